@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
@@ -55,7 +56,12 @@ def main() -> None:
     batches = [
         part.micro_batches
         for part in minibatches(
-            sequences, (), config.optimization, config, 1, 1, "minibatches", policy.device
+            SimpleNamespace(device=policy.device, packs=False),
+            sequences,
+            (),
+            config.optimization,
+            config,
+            1,
         )
     ]
     paddings: list[float] = []

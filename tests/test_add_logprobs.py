@@ -20,7 +20,7 @@ from vineppo.metrics import kl_metrics, logprob_gap_metrics
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.policy import Policy
-from vineppo.sft import likelihood_loss
+from vineppo.recipes.sft import likelihood_loss
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import TokenSequence
 from vineppo.update import POLICY_COLUMNS, policy_objective, update_policy

@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # From the top down; a module imports from its own layer and those below.
 LAYERS = [
-    ["cli", "run_command", "train", "sft"],
+    ["cli", "run_command", "train"],
     ["session", "evaluate", "checkpoint", "experience", "update"],
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
-    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress", "tracker"],
-    ["config", "own_reward", "distributed", "parent_death", "interruption"],
-    ["losses", "kl", "vocabulary", "batching", "metrics", "schedules", "seeds"],
+    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress"],
+    ["config", "user_reward", "distributed", "parent_death"],
+    ["losses", "kl", "vocabulary", "batching", "metrics", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],
 ]
 LEVELS = {module: level for level, layer in enumerate(LAYERS) for module in layer}

@@ -29,7 +29,6 @@ from vineppo.metrics import (
 )
 from vineppo.minibatches import UpdateSizes, is_sound
 from vineppo.run_dir.files import strict_json
-from vineppo.run_dir.tables import ROLLOUT_SCHEMA, read_parquet, rollout_rows, write_parquet
 from vineppo.token_scores import TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue
 from vineppo.update import POLICY_COLUMNS, policy_objective
@@ -121,7 +120,7 @@ def metrics_of(found):
 @pytest.mark.parametrize("is_masked", [False, True])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("credit", CREDITS)
-def test_an_update_on_next_to_nothing_is_finite(config, tmp_path, credit, case, is_masked):
+def test_an_update_on_next_to_nothing_is_finite(config, credit, case, is_masked):
     found = make(*CASES[case])
     config = with_credit(
         config, credit, found, mask_truncated=is_masked, whiten_advantages=not is_masked
@@ -134,11 +133,6 @@ def test_an_update_on_next_to_nothing_is_finite(config, tmp_path, credit, case, 
     assert all(map(math.isfinite, metrics.values())), metrics
     assert metrics["reward/group_all_equal_frac"] == float(case.startswith("all"))
     assert metrics["rollout/truncated_frac"] == float(case == "all truncated")
-    write_parquet(tmp_path / "rollouts.parquet", rollout_rows(found), ROLLOUT_SCHEMA)
-    rows = read_parquet(tmp_path / "rollouts.parquet")
-    assert [row["advantages_S"] for row in rows] == [
-        pytest.approx(list(one.steps_S["advantages"])) for one in found
-    ]
     if is_masked and case == "all truncated":
         assert numbers["loss"] == numbers["ratio_mean"] == 0.0
         assert not gradient.any()

@@ -1,6 +1,4 @@
-"""Value diagnostics: bins, their split by outcome, explained variance by hand, histograms."""
-
-from itertools import chain
+"""Value diagnostics: bins, their split by outcome, explained variance by hand."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +10,6 @@ from vineppo.run_dir import RunDir
 from vineppo.value_diagnostics import (
     NUM_PERCENTILE_BINS,
     diagnostic_rows,
-    histograms,
     percentile_bin,
 )
 
@@ -45,16 +42,13 @@ def row(rows, axis, place, is_correct):
     return matching
 
 
-def test_the_docstrings_example():
-    assert percentile_bin(5, 10) == 10
-
-
 @given(st.integers(1, 300))
 def test_percentiles_are_20_equal_parts(length):
     bins = [percentile_bin(position, length) for position in range(length)]
     assert bins == sorted(bins)
     assert bins[0] == 0
     assert max(bins) < NUM_PERCENTILE_BINS
+    assert percentile_bin(5, 10) == 10
     counts = [bins.count(i) for i in range(NUM_PERCENTILE_BINS)]
     assert max(counts) - min(counts) <= 1
 
@@ -98,18 +92,6 @@ def test_correct_is_a_reward_above_one_half():
     assert [r["values"] for r in rows if not r["is_correct"]] == [(0,), (0,)]
 
 
-def test_tokens_of_a_bin_are_together_and_none_is_lost():
-    lengths = (45, 7, 20)
-    values = [[float(100 * i + t) for t in range(n)] for i, n in enumerate(lengths)]
-    rows = rows_of(*(valued(1.0, values_T) for values_T in values))
-    for axis in ("position", "percentile"):
-        of_axis = [r for r in rows if r["axis"] == axis]
-        assert sorted(v for r in of_axis for v in r["values"]) == sorted(chain(*values))
-        assert all(r["count"] == len(r["values"]) for r in of_axis)
-    assert row(rows, "percentile", 0, True)["values"] == (0.0, 1.0, 2.0, 100.0, 200.0)
-    assert row(rows, "position", 6, True)["values"] == (6.0, 106.0, 206.0)
-
-
 def test_the_rows_are_those_of_the_table(tmp_path):
     run = RunDir.open(tmp_path / "run", {"name": "x"})
     run.write_value_diagnostics(3, rows_of_two())
@@ -119,19 +101,3 @@ def test_the_rows_are_those_of_the_table(tmp_path):
     read = pyarrow.parquet.read_table(file).to_pylist()
     assert [{**r, **{k: list(r[k]) for k in ("values", "returns", "advantages")}}
             for r in rows_of_two()] == read  # fmt: skip
-
-
-def test_histograms_have_20_parts_of_the_budget():
-    """Parts of ceil(50/20) = 3 positions."""
-    rows = rows_of(
-        valued(1.0, [0.0, 1.0, 2.0, 3.0, 4.0], [0.5] * 5), valued(0.0, [5.0, 6.0], [-0.5] * 2)
-    )
-    values_by_name = histograms(rows, max_tokens=50)
-    name = "value_diagnostics/{}/{}/{}".format
-    assert values_by_name[name("values", "correct", "position_00000")] == [0.0, 1.0, 2.0]
-    assert values_by_name[name("values", "correct", "position_00003")] == [3.0, 4.0]
-    assert values_by_name[name("values", "incorrect", "position_00000")] == [5.0, 6.0]
-    assert values_by_name[name("advantages", "incorrect", "position_00000")] == [-0.5, -0.5]
-    assert values_by_name[name("values", "correct", "percentile_08")] == [2.0]
-    assert values_by_name[name("advantages", "incorrect", "percentile_10")] == [-0.5]
-    assert len(values_by_name) == 2 * (2 + 1 + 5 + 2)

@@ -73,16 +73,6 @@ def write(rank: int, port: int, directory: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-def talk(rank: int, store: str) -> None:
-    """A CPU build has no tensor on a GPU: objects must take the CPU's backend."""
-    group = {"init_method": f"file://{store}", "rank": rank, "world_size": 2}
-    torch.distributed.init_process_group("cpu:gloo,cuda:gloo", **group)
-    found = [None, None]
-    torch.distributed.all_gather_object(found, rank)
-    assert found == [0, 1]
-    torch.distributed.destroy_process_group()
-
-
 @pytest.mark.slow
 def test_what_the_main_rank_sees_of_the_disk_holds_for_all(configs, tmp_path):
     call_on_ranks(decide, free_port(), configs, tmp_path)
@@ -90,11 +80,6 @@ def test_what_the_main_rank_sees_of_the_disk_holds_for_all(configs, tmp_path):
 
 def test_every_machine_syncs_a_checkpoint_before_it_gets_its_name(tmp_path):
     call_on_ranks(write, free_port(), tmp_path)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a tensor on a GPU would pass as well")
-def test_objects_of_a_group_for_both_devices_stay_on_the_cpu(tmp_path):
-    call_on_ranks(talk, str(tmp_path / "store"))
 
 
 def test_a_rank_takes_its_gpu_before_it_joins_the_others(monkeypatch):

@@ -9,7 +9,7 @@ from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.sft import encode_demonstrations
+from vineppo.recipes.sft import encode_demonstrations
 from vineppo.types import Problem
 
 SHORT = Problem("walk/0", "1+1?", "2", "1+1=2\n#### 2")

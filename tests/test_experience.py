@@ -2,9 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
-import numpy as np
 import pytest
 from support.random_walk import DIGITS, TOP, prompt_ids, sample
 from support.rollouts import CPU, LINES, rollout, terminal
@@ -21,15 +19,12 @@ from support.walks import (
     walked,
 )
 
-from vineppo.credit import token_advantages
 from vineppo.credit.groups import RemaxCredit, RlooCredit
-from vineppo.experience import Experience, add_advantages, sample_varied, value_quality
+from vineppo.experience import Experience, add_advantages, sample_varied
 from vineppo.forward_passes import EntropyPass
-from vineppo.recipes.cuts import ExpectedCuts
-from vineppo.recipes.joined import JoinedCredit
+from vineppo.metrics import value_quality
 from vineppo.tasks.grading import Grader
-from vineppo.types import MONTE_CARLO, Problem
-from vineppo.values import build_predictors
+from vineppo.types import Problem
 from vineppo.values.group_mean import GroupMean
 from vineppo.values.predictor import ValuePredictor
 
@@ -50,13 +45,6 @@ def test_one_greedy_request_a_problem_with_a_seed_of_its_own():
     assert not any(rollout.returns_S for rollout in experience.rollouts)
     assert experience.greedy_tokens == sum(len(sample(request)) for request in greedy)
     assert experience.num_continuations == 0
-
-
-def test_other_estimators_sample_no_greedy_response():
-    experience, engine = walked(walk_config(SHORT, 3, RlooCredit("rloo", LINES), NUM_SAMPLES))
-    assert {request.temperature for request in engine.requests} == {1.0}
-    assert len(engine.requests) == NUM_ROLLOUTS
-    assert {rollout.greedy_reward for rollout in experience.rollouts} == {None}
 
 
 def test_the_greedy_response_is_the_baseline_of_its_problem():
@@ -220,57 +208,6 @@ def test_rollouts_are_cut_once_their_entropies_are_there():
     assert len({steps for steps, _ in engine.submitted} - {0}) <= 3
     _, at_once = walked(walk_config(60, seed=5), SlottedEngine())
     assert len({steps for steps, _ in at_once.submitted} - {0}) > 6
-
-
-def test_cuts_go_by_the_entropies_of_the_policy(tmp_path):
-    """Only behind steps that have some; resumed, the same ones."""
-
-    def of_one_digit(batch, options):
-        scores = entropies_of_lines(batch, options)
-        return replace(scores, entropy_BT=(batch.token_ids_BT == DIGITS[3]).float())
-
-    states = ExpectedCuts("expected", "entropy", 0.4, 0.0)
-    config = walk_config(60, 5, replace(CREDIT, states=states, identical_prefixes="separate"))
-    (predictor,), (resumed,) = build_predictors(config, None), build_predictors(config, None)
-    entropy_pass = EntropyPass(of_one_digit, 1.0, 2, CPU)
-    first, _ = walked(config, entropy_pass=entropy_pass, predictors=[predictor])
-    predictor.update(first.rollouts, 1)
-    predictor.save_state(tmp_path)
-    resumed.load_state(tmp_path)
-    returns = []
-    for one in (predictor, resumed):
-        found, _ = walked(config, iteration=2, entropy_pass=entropy_pass, predictors=[one])
-        returns.append([one.returns_S[MONTE_CARLO] for one in found.rollouts])
-    assert returns[0] == returns[1]
-    behind = [
-        DIGITS[3] in one.response_ids[span.start : span.end]
-        for one in found.rollouts
-        for span, state in zip(one.spans_S, one.returns_S[MONTE_CARLO][1:], strict=False)
-        if state.returns_K
-    ]
-    assert behind
-    assert all(behind)
-
-
-@pytest.mark.parametrize("identical_prefixes", ["share", "separate"])
-def test_joined_outcomes_of_states_that_the_stream_chose(identical_prefixes):
-    """Rollouts of which none was sampled have RLOO's advantages; what was not sampled is no NaN."""
-    states = ExpectedCuts("expected", "probability", 0.2, 0.0)
-    credit = JoinedCredit("joined", LINES, 2, identical_prefixes, states)
-    found, _ = walked(walk_config(60, 5, credit))
-    plain = RlooCredit("rloo", LINES)
-    numbers = set()
-    for _, group in groupby(found.rollouts, key=lambda one: one.problem.id):
-        group_G = list(group)
-        for one in group_G:
-            one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
-        both = zip(token_advantages(credit, group_G), token_advantages(plain, group_G), strict=True)
-        for one, (own_T, rloo_T) in zip(group_G, both, strict=True):
-            is_sampled = any(state.returns_K for state in one.returns_S[MONTE_CARLO])
-            numbers.add(is_sampled)
-            assert np.isfinite(own_T).all()
-            assert is_sampled or own_T == pytest.approx(rloo_T)
-    assert numbers == {True, False}
 
 
 def test_an_estimator_without_values_ends_with_every_rollout_cut():

@@ -3,8 +3,6 @@
 import csv
 import itertools
 import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +21,6 @@ SMALL = {
     "optimization.batch_size": 4,
     "optimization.micro_batch_size": 4,
 }
-KIT = ROOT.parent / "shared" / "gpu_kit"
 # Like the real one it takes no value that is glued to a short option.
 SMI = """#!/bin/sh
 for option; do case "$option" in --*=*) ;; *) exit 2 ;; esac; done
@@ -81,23 +78,3 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     found = {(row["busy_percent"], row["memory_mib"], row["power_w"]) for row in tables["gpu"]}
     assert found == {("40", "2048", "[N/A]")}
     assert {row["sampling"] for row in tables["gpu"]} == {"yes", "no"}
-
-
-@pytest.mark.slow
-def test_the_stages_of_the_kit_that_need_no_gpu(tmp_path):
-    """Imports, and the demo by the other engine in each precision, here for one iteration."""
-    if not KIT.exists():
-        pytest.skip(f"no kit at {KIT}")
-    for name in ("configs", "vineppo"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    shutil.copytree(KIT, tmp_path / ".kit", ignore=shutil.ignore_patterns("*.xz"))
-    script = tmp_path / ".kit" / "on_device.sh"
-    script.write_text(script.read_text().replace("num_iterations=3", "num_iterations=1"))
-    env = environment(PATH=paths(), OUT=str(tmp_path / "out"))
-    command = ["bash", script, "import", "demo"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    ends = re.findall(r"^== rc (\d+)", done.stdout, re.MULTILINE)
-    assert ends == ["0"] * 4, done.stdout + done.stderr
-    assert len(list((tmp_path / "out").glob("*.metrics.jsonl"))) == 3

@@ -15,13 +15,13 @@ from vineppo.experience import (
     add_logprobs,
     add_values,
     sample,
-    value_quality,
 )
+from vineppo.metrics import value_quality
 from vineppo.models import load_model
 from vineppo.progress import Progress
 from vineppo.recipes.arithmetic import build_tokenizer
+from vineppo.recipes.sft import write_new_model
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.sft import write_new_model
 from vineppo.token_scores import Reference
 from vineppo.train import load_models
 from vineppo.types import Problem
@@ -117,13 +117,14 @@ def run(config, engine, goal=math.inf):
     return rewards, explained
 
 
-@pytest.mark.parametrize("kind", ["separate", "shared"])
+@pytest.mark.parametrize("kind", ["separate", pytest.param("shared", marks=pytest.mark.slow)])
 def test_ppo_takes_a_synthetic_reward_to_its_optimum(configs, model_path, engine, kind):
     rewards, _ = run(build_config(configs, model_path, kind), engine, goal=0.95)
     assert 0.02 < rewards[0] < 0.2
     assert rewards[-1] > 0.95, rewards
 
 
+@pytest.mark.slow
 def test_a_critic_of_a_frozen_policy_explains_what_can_be_known(configs, model_path, engine):
     """Of 12 independent tokens t are known at token t: on average 11/24 of the variance."""
     config = build_config(configs, model_path, "separate")

@@ -101,11 +101,6 @@ def test_a_sequence_counts_once_however_long_it_is():
     assert equal["rollout/importance_ess_frac"] == pytest.approx(1)
 
 
-def test_nothing_of_weight_is_a_share_of_0():
-    for rollouts in ([weighted((0.0, 0.0), (True, True))], [weighted((1.0,), (False,))]):
-        assert set(importance_metrics(rollouts, "token").values()) == {0.0}
-
-
 def test_explained_variance_by_hand():
     """Returns (0, 1) have variance 1/4; errors (−¼, ¼) have 1/16, (−½, ½) again 1/4."""
     assert explained_variance([0.5, 0.5], [0.0, 1.0]) == 0.0

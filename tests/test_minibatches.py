@@ -1,12 +1,15 @@
 """An iteration's updates: sizes, learning rates, and which of them may be applied."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from support.rollouts import CPU, sequence
 
 from vineppo.minibatches import UpdateSizes, is_sound, minibatches
 from vineppo.types import TokenSequence
+
+PADDED, PACKED = (SimpleNamespace(device=CPU, packs=packs) for packs in (False, True))
 
 
 def test_the_schedule_starts_after_the_warm_up(config):
@@ -20,7 +23,9 @@ def test_the_schedule_starts_after_the_warm_up(config):
     parts = [
         part
         for iteration in (2, 3)
-        for part in minibatches(sequences, (), optimization, run, iteration, 2, "minibatches", CPU)
+        for part in minibatches(
+            PADDED, sequences, (), optimization, run, iteration, first_iteration=2
+        )
     ]
     assert [part.learning_rate for part in parts] == pytest.approx([(8 - i) / 8 for i in range(8)])
     counts = [[len(batch.token_ids_BT) for batch in part.micro_batches] for part in parts[:2]]
@@ -39,7 +44,7 @@ def test_of_whole_groups_each_prompt_passes_once(config):
             config.optimization, num_epochs=1, batch_size=8, micro_batch_size=8, shuffle=shuffle
         )
         run = replace(config, optimization=optimization)
-        parts = list(minibatches(sequences, (), optimization, run, 1, 1, "minibatches", CPU, True))
+        parts = list(minibatches(PACKED, sequences, (), optimization, run, 1))
         assert len(parts) == 8
         passed[shuffle] = sum(b.num_tokens for part in parts for b in part.micro_batches)
     assert passed["groups"] == 16 * 10 + 64 * 4

@@ -9,7 +9,7 @@ import pytest
 from support.rollouts import rollout
 from support.uncertain import UNCERTAIN
 
-from vineppo.config.load import load_config, own_digests
+from vineppo.config.load import load_config, user_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
@@ -107,13 +107,13 @@ def test_every_own_file_is_told_from_another(files, loaded):
         f"task.grading.reward_path={files / 'brief.py'}",
         f"optimization.token_mask_path={files / 'mask.py'}",
     )
-    before = own_digests(loaded(*own))
+    before = user_digests(loaded(*own))
     names = {"brief.py", "mask.py", "results.py", "shrunk.py"}
     assert {Path(path).name for path in before} == names
     code = (files / "shrunk.py").read_bytes()
     assert before[str(files / "shrunk.py")] == hashlib.sha256(code).hexdigest()
     (files / "shrunk.py").write_bytes(code + b"# changed")
-    after = own_digests(loaded(*own))
+    after = user_digests(loaded(*own))
     assert [path for path in before if after[path] != before[path]] == [str(files / "shrunk.py")]
 
 

@@ -11,6 +11,7 @@ from support.grids import grid
 from support.marks import shared_memory
 from support.processes import run_cli, run_ranks
 from support.ranks import (
+    CASE,
     DIFFER,
     DIFFER_OF_VALUES,
     TIMEOUT_S,
@@ -23,7 +24,6 @@ from support.ranks import (
     returns,
     start_torchrun,
     train_on_two,
-    train_on_two_killed_once,
 )
 from support.training import CONFIGS, timeless
 from support.uncertain import UNCERTAIN
@@ -42,12 +42,8 @@ SLOW_CASES = [
 
 @pytest.mark.parametrize(("case", "stage"), grid((Case("ppo", "vllm"), 2), slow=SLOW_CASES))
 def test_two_ranks_train_to_the_numbers_of_one(whole_runs, tmp_path, case, stage):
-    """Killed after the last checkpoint but one."""
-    run_dir, last = tmp_path / "two", case.num_iterations - 1
-    train_on_two_killed_once(f"checkpoints/iter_{last:06d}", run_dir, case, stage)
-    output = train_on_two(run_dir, case, stage)
-    assert output.count(f"resumed after iteration {last}") == 1
-    assert_same_numbers(run_dir, case.alone(whole_runs), case)
+    train_on_two(tmp_path / "two", case, stage)
+    assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)
 
 
 @pytest.mark.slow
@@ -60,24 +56,6 @@ def test_two_ranks_cut_by_entropies_as_one_does(whole_runs, tmp_path, case):
     assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)
 
 
-@pytest.mark.slow
-def test_two_ranks_draw_anew_as_one_does(whole_runs, tmp_path):
-    """Of six problems there is one behind an iteration's five, which leaves a rank without any."""
-    case = Case(
-        "vineppo",
-        "transformers",
-        changes=(
-            ("optimization.mask_equal_rewards", "true"),
-            ("optimization.max_redraws", "5"),
-            ("task.num_train_problems", "6"),
-        ),
-    )
-    train_on_two(tmp_path / "two", case, stage=2)
-    alone = case.alone(whole_runs)
-    assert_same_numbers(tmp_path / "two", alone, case)
-    assert any(row["rollout/drawn_problems"] == 6 for row in timeless(alone))
-
-
 def lost_blocks() -> set[Path]:
     """What ranks that sampled together exchanged activations through, and no process uses."""
     blocks = set(Path("/dev/shm").glob("*cpushm*"))
@@ -87,7 +65,7 @@ def lost_blocks() -> set[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "stage"),
-    [(Case("vineppo", "transformers"), 0), (TENSOR_PARALLEL, 2), (ENGINE_PROCESSES, 0)],
+    [(CASE, 0), (Case("ppo", "vllm"), 2), (TENSOR_PARALLEL, 2), (ENGINE_PROCESSES, 0)],
 )
 def test_a_rank_that_is_killed_ends_the_job_which_goes_on_to_the_numbers_of_one(
     whole_runs, tmp_path, case, stage
@@ -183,3 +161,18 @@ def assert_same_numbers(run_dir: Path, alone: Path, case: Case) -> None:
     for name in ("iter_000000.json", "iter_000002.json"):
         evaluations = [json.loads((d / "evaluations" / name).read_text()) for d in (run_dir, alone)]
         assert evaluations[0]["num_correct_P"] == evaluations[1]["num_correct_P"]
+
+
+@pytest.mark.slow
+def test_an_error_of_one_rank_ends_the_job_with_its_traceback(tmp_path):
+    """…and the job, started again, goes on from the last checkpoint to its end."""
+    run_dir = tmp_path / "run"
+    process = start_torchrun(run_dir, CASE, 0, program="failing_rank.py")
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode != 0
+    assert "Traceback" in output
+    assert "RuntimeError: rank 1 gives up" in output
+    assert not left_running(run_dir)
+    output = train_on_two(run_dir, CASE, 0)
+    assert output.count("resumed after iteration 1") == 1
+    assert (run_dir / "final").is_dir()

@@ -54,15 +54,6 @@ def test_a_state_has_its_continuations_in_order_with_their_seeds_and_budgets(sam
             assert one.completion.token_ids == tuple(sample(asked))
 
 
-def test_text_is_what_transformers_makes_of_it(sampler):
-    special = TOKENIZER.all_special_ids
-    for ids in ((*PREFIX, DIGITS[2], *special), (*special, *PREFIX), ()):
-        expected = TOKENIZER.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        assert sampler.text(ids) == expected
-
-
 PAD, BOS, EOS, UNKNOWN = TOKENIZER.convert_tokens_to_ids(["<pad>", "<bos>", "<eos>", "<unk>"])
 
 

@@ -1,20 +1,18 @@
 """What wandb is given, for real and offline."""
 
 import logging
-import math
 import os
 from dataclasses import replace
 
 import pytest
 
-from vineppo import tracker
+from vineppo import progress
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import LoggingConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.progress import log_to
+from vineppo.progress import Tracker, log_to
 from vineppo.run_dir import RunDir
 from vineppo.session import is_finished
-from vineppo.tracker import Tracker
 
 
 def test_no_key_of_the_environment_is_written_anywhere(configs, tmp_path, monkeypatch):
@@ -32,40 +30,15 @@ def test_no_key_of_the_environment_is_written_anywhere(configs, tmp_path, monkey
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"config.json", "environment.json", "train.log"} <= {path.name for path in files}
     assert any(path.suffix == ".wandb" for path in files)
+    assert "WANDB_SERVICE" not in os.environ  # else runs started from here would share it
     contents = b"".join(path.read_bytes() for path in files)
     assert b"vineppo-test" in contents
     assert not any(key.encode() in contents for key in keys.values())
 
 
-def test_wandb_histograms_are_of_finite_numbers(configs, tmp_path):
-    """A real run, offline. numpy refuses a histogram of NaN, so unfiltered they would raise."""
-    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
-    config = replace(config, logging=LoggingConfig("vineppo-test"))
-    arrays = {"mixed": [math.nan, 0.0, 1.0, math.inf, 1.0], "nothing": [math.nan], "empty": []}
-    with Tracker(config, tmp_path) as log:
-        log.log_histograms(arrays, 1)
-        log.log({"iteration": 1, "reward/mean": 0.5})
-        log.log({"iteration": 2, "reward/mean": 0.5})  # a step is kept when the next one begins
-        summary = dict(log._run.summary)
-    assert sum(summary["mixed"]["values"]) == 3
-    assert (summary["mixed"]["bins"][0], summary["mixed"]["bins"][-1]) == (0.0, 1.0)
-    assert "nothing" not in summary
-    assert "empty" not in summary
-    assert summary["reward/mean"] == 0.5
-    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
-    assert "WANDB_SERVICE" not in os.environ  # else runs started from here would share it
-
-
-def test_without_a_project_nothing_is_logged(configs, tmp_path):
-    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
-    with Tracker(replace(config, logging=LoggingConfig(None)), tmp_path) as log:
-        log.log_histograms({"x": [1.0]}, 1)
-    assert not list(tmp_path.iterdir())
-
-
 def test_wandb_that_is_not_installed_is_a_line(configs, tmp_path, monkeypatch):
     """Asked before a model is loaded."""
-    monkeypatch.setattr(tracker, "find_spec", lambda _: None)
+    monkeypatch.setattr(progress, "find_spec", lambda _: None)
     config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
     with pytest.raises(UserError, match=r"^logging.wandb_project needs the package wandb"):
         is_finished(config, tmp_path / "run")

@@ -1,7 +1,6 @@
 """Whole runs by the command line: what they leave behind, and that SIGKILL changes nothing."""
 
 import json
-import math
 from pathlib import Path
 
 import pyarrow.parquet
@@ -9,11 +8,9 @@ import pytest
 from support.training import (
     METRICS,
     NUM_ROLLOUTS,
-    SHORT,
     SMALL,
     arguments,
     assert_same_runs,
-    num_lines,
     timeless,
     train,
     train_killed_once,
@@ -27,84 +24,25 @@ def whole_run(whole_runs) -> Path:
     return whole_runs()
 
 
-def test_sigkill_changes_nothing(whole_run, tmp_path):
-    """While a checkpoint is written, and in an iteration whose work is lost."""
-    run_dir = tmp_path / "killed"
-    train_killed_once("checkpoints/.tmp-iter_000002/policy", run_dir)
-    assert not (run_dir / "checkpoints/iter_000002").exists()
-    train_killed_once("rollouts/iter_000004.parquet", run_dir)
-    assert num_lines(run_dir) == 3
-    assert "resumed after iteration 2" in train(run_dir)
-    assert_same_runs(run_dir, whole_run)
+SEVERAL = (
+    "evaluations/iter_000000.json",  # before any checkpoint
+    "checkpoints/.tmp-iter_000002/policy",  # while one is written
+    "checkpoints/iter_000002",
+    "rollouts/iter_000003.parquet",
+    "evaluations/iter_000004.json",
+    "checkpoints/iter_000004",
+)
 
 
-@pytest.mark.slow
-def test_sigkill_at_several_points_changes_nothing(whole_run, tmp_path):
-    """Before any checkpoint, twice after the first one, and just after another one."""
-    run_dir = tmp_path / "killed"
-    for path in (
-        "evaluations/iter_000000.json",
-        "checkpoints/.tmp-iter_000002",
-        "checkpoints/iter_000002",
-        "rollouts/iter_000003.parquet",
-        "evaluations/iter_000004.json",
-        "checkpoints/iter_000004",
-    ):
-        train_killed_once(path, run_dir)
-    assert "resumed after iteration 4" in train(run_dir)
-    assert_same_runs(run_dir, whole_run)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loss", ["gspo", "cispo"])
-def test_a_run_with_another_loss_of_other_rollouts(loss, tmp_path):
-    correction = {"kind": "masked", "level": "sequence", "min_weight": 0.5, "max_weight": 2}
-    settings = SHORT | {
-        "optimization.policy_loss": loss,
-        "optimization.clip_low": 1,
-        "optimization.old_logprobs": "trainer",
-        "optimization.importance_correction": json.dumps(correction),
-        "optimization.mask_equal_rewards": "true",
-        "optimization.resampling": "best_worst",
-        "reference.kl_importance": "true",
-    }
-    train(tmp_path / "run", settings=settings)
-    rows = timeless(tmp_path / "run")
-    assert len(rows) == 3
-    for row in rows:
-        assert all(math.isfinite(row[f"policy/{name}"]) for name in ("loss", "grad_norm"))
-        assert row["policy/skipped_updates"] == 0
-        equal, trained = row["reward/group_all_equal_frac"], row["policy/trained_frac"]
-        assert (trained < 1, trained == 0) == (equal > 0, equal == 1)
-        # In float32 engine and trainer are the same policy, where there is something to weigh.
-        for name in ("importance_mean", "importance_ess_frac"):
-            assert row[f"rollout/{name}"] == pytest.approx(float(trained > 0), abs=1e-3)
-    assert any(row["policy/trained_frac"] > 0 for row in rows)
-
-
-@pytest.mark.slow
-def test_a_run_that_draws_anew_fills_its_iterations_also_when_killed(tmp_path):
-    """DAPO over VinePPO: what is drawn follows from rewards, and these from seeds."""
-    settings = SHORT | {
-        "optimization.mask_equal_rewards": "true",
-        "optimization.max_redraws": 5,
-        "task.min_operations": 1,  # so easy that many problems are always solved
-    }
-    train(tmp_path / "whole", settings=settings)
-    train_killed_once("checkpoints/iter_000001", tmp_path / "killed", settings=settings)
-    train(tmp_path / "killed", settings=settings)
-    assert_same_runs(tmp_path / "killed", tmp_path / "whole")
-    rows = timeless(tmp_path / "whole")
-    assert max(row["rollout/drawn_problems"] for row in rows) > 5
-    for row in rows:
-        assert (row["reward/group_all_equal_frac"] > 0) == (row["rollout/drawn_problems"] > 5)
-        assert row["policy/trained_frac"] == 1
-        assert row["values/num_continuations"] > 0
-    first = pyarrow.parquet.read_table(tmp_path / "whole/rollouts/iter_000001.parquet").to_pylist()
-    assert len(first) == NUM_ROLLOUTS
-    num_tokens = sum(len(row["response_ids"]) for row in first)
-    has_more = rows[0]["rollout/drawn_problems"] > 5
-    assert (rows[0]["tokens/rollout"] > num_tokens) == has_more
+@pytest.mark.parametrize(
+    "paths", [("rollouts/iter_000004.parquet",), pytest.param(SEVERAL, marks=pytest.mark.slow)]
+)
+def test_sigkill_changes_nothing(whole_run, tmp_path, paths):
+    """Each kill comes as soon as the path exists; what was not in a checkpoint is done again."""
+    for path in paths:
+        train_killed_once(path, tmp_path / "killed")
+    assert f"resumed after iteration {2 if len(paths) == 1 else 4}" in train(tmp_path / "killed")
+    assert_same_runs(tmp_path / "killed", whole_run)
 
 
 def test_run_directory_is_as_designed(whole_run):

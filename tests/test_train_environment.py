@@ -1,27 +1,29 @@
 """Whole runs through the embedded environment: trained, gone on with, evaluated, analysed."""
 
 import json
-import re
 from dataclasses import replace
 from statistics import fmean
 
 import pytest
 import torch
 from pyarrow.parquet import read_table
+from support.drills import MODEL as DRILL_MODEL
 from support.drills import drill, drill_problem, drill_prompt, ids
 from support.engines import MODEL, engine_config
 from support.page import DOCS, page_files
-from support.page import SMALL as PAGE_SMALL
 from support.processes import run_cli, run_module
+from support.random_walk import TOKENIZER
 from support.training import SHORT, assert_same_runs, train, train_killed_once
 
 from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.rollouts import read_saved
-from vineppo.config.schema import GradingConfig, SamplingConfig
+from vineppo.config.load import load_config
+from vineppo.config.schema import GradingConfig, SamplingConfig, TrainConfig
 from vineppo.models import load_model
-from vineppo.recipes.arithmetic import build_tokenizer, evaluate
+from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.rollouts import Sampler, State
 from vineppo.run_dir.directory import RunDir
+from vineppo.tasks.environments import Episode, build_environment
 from vineppo.tasks.grading import Grader
 
 GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}
@@ -122,22 +124,23 @@ def test_what_cuts_single_responses_says_so(vineppo_run, tmp_path):
 
 
 def test_the_calculator_of_the_page(tmp_path, configs, monkeypatch):
-    """The policy's operations have right results, whatever it was taught."""
+    """It writes right results behind the policy's operations, and rewards the answer alone."""
     page = DOCS / "environments.md"
     (tmp_path / "mine").mkdir()
     for path, code in page_files(page).items():
         (tmp_path / path).write_text(code)
     (tmp_path / "configs").symlink_to(configs)
     monkeypatch.chdir(tmp_path)
-    command = ["train", "mine/calculator.jsonnet"]
-    assert f"vineppo {' '.join(command)}\n" in page.read_text()
-    done = run_cli([*command, *(f"--set={key}={value}" for key, value in PAGE_SMALL.items())])
-    assert done.returncode == 0, done.stderr
-    rows = RunDir(tmp_path / "runs/calculator").read_rollouts(2)
-    facts = [fact for row in rows for fact in re.findall(r"(\d)([-+*])(\d)=(\d)", row["text"])]
-    assert len(facts) > 3 * len(rows)
-    for left, operation, right, result in facts:
-        assert evaluate((operation, int(left), int(right)), 10) == int(result)
+    assert "vineppo train mine/calculator.jsonnet\n" in page.read_text()
+    task = load_config(TrainConfig, "mine/calculator.jsonnet", []).task
+    environment = build_environment(task, TOKENIZER, DRILL_MODEL)
+    for said, reward in (("####5<eos>", 1.0), ("####6<eos>", 0.0)):
+        one = Episode(environment, drill_problem("4+6-5?"), 64)
+        for operation, result in (("4+6=", "0"), ("\n0-5=", "5"), ("\n3*9=", "7")):
+            one.act(ids(operation), "stop")
+            assert TOKENIZER.decode(one.response_ids[-1:]) == result
+        one.act(ids(said), "stop")
+        assert (one.finish_reason, one.reward) == ("stop", reward)
 
 
 @pytest.mark.parametrize("kind", ["transformers"])

@@ -37,6 +37,7 @@ def equal(one, other):
     return all(torch.equal(one[key], other[key]) for key in one)
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_warm_up_changes_nothing(whole, settings, tmp_path):
     """After its first checkpoint."""
     killed = tmp_path / "killed"
@@ -63,39 +64,6 @@ def test_warm_up_trains_the_critic_alone(whole, configs):
         assert all(isinstance(row[f"critic/{name}"], float) for name in CRITIC_METRICS)
     # Undefined where, as in the second iteration, every problem's rollouts have one reward.
     assert isinstance(rows[0]["critic/within_problem_correlation"], float)
-
-
-@pytest.mark.slow
-def test_truncated_responses_are_bootstrapped(settings, tmp_path):
-    """By steps, γ = λ = 1: A + V is the value of the end, of a response that ended its reward."""
-    told = {
-        "credit.bootstrap_truncated": "true",
-        "credit.level": "step",
-        "credit.policy_lambda": 1,
-        "reference.kl_coef": 0,
-        "reference.kl_control": '{"kind": "fixed"}',
-        "sampling.max_tokens": 12,
-        "num_iterations": 3,
-    }
-    train(tmp_path / "run", "demo_ppo", settings | told)
-    rollouts, values = (
-        read_table(tmp_path / f"run/{table}/iter_000003.parquet").to_pylist()
-        for table in ("rollouts", "values")
-    )
-    ends: dict[bool, list[float]] = {True: [], False: []}
-    for rollout in rollouts:
-        values_S = [
-            row["critic_value"]
-            for row in values
-            if all(row[key] == rollout[key] for key in ("problem_id", "rollout_index"))
-        ]
-        of_steps = [a + v for a, v in zip(rollout["advantages_S"], values_S, strict=True)]
-        assert of_steps == pytest.approx([of_steps[0]] * len(of_steps), abs=1e-5)
-        end = of_steps[0] - rollout["reward"]
-        ends[rollout["finish_reason"] == "length"].append(end)
-    assert ends[False] == pytest.approx([0.0] * len(ends[False]), abs=1e-5)
-    assert len(ends[True]) > 5
-    assert min(map(abs, ends[True])) > 1e-3
 
 
 def test_the_kl_coefficient_adapts_after_the_warm_up(whole):

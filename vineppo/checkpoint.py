@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,7 +36,6 @@ class TrainState:
     metrics: dict[str, Any]
     kl_coef: float
     num_ranks: int  # whose shards the optimizer's state is in
-    num_threads: int | None = None  # torch's; None of runs before it was recorded
 
 
 class Saved(Protocol):
@@ -120,8 +119,7 @@ def read_newest_state(run: RunDir) -> TrainState | None:
         return None
     directory = run.checkpoint_path(iterations[-1])
     content = read_json(directory / STATE)
-    content.pop("sha256", None)  # of older runs
-    state = TrainState(**content)
+    state = TrainState(**{one.name: content[one.name] for one in fields(TrainState)})
     if state.num_ranks != num_ranks():
         raise UserError(
             f"{directory} was written by {state.num_ranks} processes, which must also go on with "

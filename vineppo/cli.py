@@ -104,7 +104,7 @@ def run_sft(options: argparse.Namespace) -> None:
         if config.self_training is not None:
             config.self_training.train(config, directory)
         else:
-            from vineppo.sft import sft
+            from vineppo.recipes.sft import sft
 
             sft(config, directory)
 
@@ -112,7 +112,7 @@ def run_sft(options: argparse.Namespace) -> None:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    from vineppo.evaluate import evaluate_run
+    from vineppo.tools.evaluate import evaluate_run
 
     evaluate_run(options.run_dir, options.checkpoints, options.tasks, options.assignments)
 

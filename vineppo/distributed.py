@@ -1,36 +1,39 @@
-"""The ranks of a run: who this process is, and what all of them bring together.
+"""The ranks of a run: who this process is, what they bring together, and how they end together.
 
-Sampling, scoring and the micro-batches of an update are divided over the ranks; all that lies
-between is computed by every rank from the same gathered data. The main rank alone writes.
+Sampling, scoring and micro-batches are divided over the ranks. Every rank computes the rest from
+the same gathered data. The main rank alone writes. SIGTERM and Ctrl-C end a run where nothing is
+half done, so that it can leave a checkpoint.
 """
 
 import os
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FrameType
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import distributed
 
-from vineppo.errors import SharedError, UserError
+from vineppo.errors import InterruptionError, SharedError, UserError
 from vineppo.parent_death import die_with_parent
 
+POLL_S = 1.0
 T = TypeVar("T")
+_asked: str | None = None  # the signal that asked this process to end; handlers need a global
 
 
 def init_distributed() -> None:
-    """torch.distributed for DeepSpeed: the launcher's ranks, or a lone one without a launcher.
+    """Starts torch.distributed for DeepSpeed, with the launcher's ranks or a lone one.
 
-    Must come before an engine is built: vLLM would make a group of one rank, and every rank would
-    train alone without a word. On a CPU the ranks of a machine divide its cores. On a GPU tensors
-    go by NCCL and objects by gloo: torch takes the CPU for objects where a group has one.
-
-    The group is bound to no device (`device_id`). Otherwise new gloo groups, which vLLM makes,
-    hang: ranks outside of such a group split the NCCL communicator alone (pytorch 134314, 145376).
-
-    From here on no attention of this process is cuDNN's, which plans every new shape anew, while
-    passes have ever new lengths (experiments/09_gpu).
+    It comes before an engine: otherwise vLLM makes a group of one rank, and every rank trains
+    alone. The group has no `device_id`: with one, new gloo groups (vLLM makes some) hang, because
+    the other ranks alone split the NCCL communicator (pytorch 134314, 145376). cuDNN's attention is
+    off: it plans every new shape anew (experiments/09_gpu).
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
     on_gpu, is_launched = torch.cuda.is_available(), "RANK" in os.environ
@@ -43,9 +46,9 @@ def init_distributed() -> None:
     if not is_launched:
         os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
     backend = "gloo"
-    if on_gpu:
+    if on_gpu:  # tensors go by NCCL, objects by gloo
         backend = "cpu:gloo,cuda:nccl"
-        torch.cuda.set_device(local_rank())  # else what names no GPU means the first on every rank
+        torch.cuda.set_device(local_rank())
     if not is_launched:
         distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
         return
@@ -53,8 +56,7 @@ def init_distributed() -> None:
         bind_cores(local_rank(), num_local_ranks())
     if "TORCHELASTIC_RUN_ID" in os.environ or "CROSS_RANK" in os.environ:
         die_with_parent()  # torchrun's or deepspeed's agent, which ends the others when one fails
-    # The slowest rank's sampling may take longer than the default, 30 min. Ranks wait as long for
-    # one that hangs or is lost.
+    # The slowest rank's sampling may take longer than the default of 30 minutes.
     distributed.init_process_group(backend, timeout=timedelta(hours=1))
 
 
@@ -67,17 +69,17 @@ def num_ranks() -> int:
 
 
 def local_rank() -> int:
-    """Which of its machine's ranks this is, from 0."""
+    """The place of this rank among those of its machine, from 0."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def num_local_ranks() -> int:
-    """Ranks on this machine, as torchrun or else as deepspeed's launcher says it."""
+    """Ranks on this machine, as torchrun or deepspeed's launcher says."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", "1")))
 
 
 def replica(ranks_a_replica: int) -> int:
-    """Which replica of the engine this rank has a part in, from 0: neighbours share one."""
+    """The replica of the engine in which this rank has a part, from 0: neighbours share one."""
     return rank() // ranks_a_replica
 
 
@@ -90,6 +92,14 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def refuse_several_processes(command: str) -> None:
+    """Raises `UserError` where a launcher started several."""
+    if num_ranks() > 1:
+        raise UserError(
+            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
+        )
+
+
 def barrier() -> None:
     if num_ranks() > 1:
         distributed.barrier()
@@ -97,14 +107,14 @@ def barrier() -> None:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Ranks that divide work: which of them this one is, how many, and who (None: all)."""
+    """Ranks that divide work: this rank's place, their number, and the group (None: all)."""
 
     rank: int
     size: int
     process_group: Any = None
 
     def gather(self, mine: T) -> list[T]:
-        """What each of them brings, in their order, on each of them."""
+        """Everyone's `mine` in the order of ranks, on each rank."""
         if self.size == 1:
             return [mine]
         everyone: list[Any] = [None] * self.size
@@ -120,7 +130,7 @@ def all_ranks() -> RankGroup:
 
 
 def ranks_of_replica(ranks_a_replica: int) -> RankGroup:
-    """Those that share this rank's replica of the engine. All ranks of the run must ask at once."""
+    """The ranks that share this rank's replica of the engine. All ranks must call it at once."""
     if ranks_a_replica == 1:
         return LONE
     firsts = range(0, num_ranks(), ranks_a_replica)
@@ -130,14 +140,14 @@ def ranks_of_replica(ranks_a_replica: int) -> RankGroup:
 
 
 def gather(mine: T) -> list[T]:
-    """What every rank brings, in their order, on every rank."""
+    """Every rank's `mine` in their order, on every rank."""
     return all_ranks().gather(mine)
 
 
 def from_main(find: Callable[[], T]) -> T:
-    """What the main rank finds, on every rank; a `UserError` as well, as one that all share.
+    """The main rank's result of `find`, on every rank; a `UserError` becomes a `SharedError`.
 
-    For what is read of the disk: the file systems of several machines may show it at other times.
+    Reads of the disk need it: several machines' file systems may show a file at different times.
     """
     if num_ranks() == 1:
         return find()
@@ -155,7 +165,7 @@ def from_main(find: Callable[[], T]) -> T:
 
 
 def deal(loads_R: Sequence[int], costs: Sequence[int]) -> list[int]:
-    """Who gets each item: the costliest first, each to the one that then has least.
+    """The owner of each item: the costliest first, each to the one that then has least.
 
     `deal([10, 0], [3, 8, 4])` is [0, 1, 1]: 8 goes to the idle one, which with 8 against 10 takes
     4 as well, and 3 to the other.
@@ -187,3 +197,55 @@ def bind_cores(local_rank: int, num_local: int) -> None:
     for thread in os.listdir("/proc/self/task"):  # those that torch has started already, too
         os.sched_setaffinity(int(thread), mine)
     torch.set_num_threads(len(mine))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """In the body the first signal is only noted, for `interruption`; a second Ctrl-C interrupts.
+
+    A second SIGTERM does not: schedulers send it to every process, and launchers pass it on. Only
+    the main thread may handle signals; elsewhere nothing changes.
+    """
+    global _asked
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        _asked = None
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _note(number: int, _: FrameType | None) -> None:
+    global _asked
+    if _asked is not None and number == signal.SIGINT:
+        raise KeyboardInterrupt
+    _asked = _asked or signal.Signals(number).name
+
+
+def interruption() -> str | None:
+    """The name of the signal that has asked this process to end."""
+    return _asked
+
+
+def raise_if_any(asked_R: Iterable[str | None]) -> None:
+    """Raises `InterruptionError` if a rank was asked to end, so that all ranks end together."""
+    for asked in asked_R:
+        if asked is not None:
+            raise InterruptionError(asked)
+
+
+def awaited(future: Future[T]) -> T:
+    """The future's result; a signal ends a lone rank's wait. Several ranks end after it, together.
+
+    The models must be as the last iteration left them.
+    """
+    while num_ranks() == 1 and not future.done():
+        try:
+            return future.result(POLL_S)
+        except TimeoutError:  # the future's own, too
+            raise_if_any([interruption()])
+    return future.result()

@@ -1,7 +1,4 @@
-"""KL(π ‖ π_ref): estimators from sampled tokens, the exact value, and its control.
-
-Every function returns a new tensor, so the raw estimate stays what it is for the log.
-"""
+"""KL(π ‖ π_ref): estimators from sampled tokens, the exact value, and its control. Pure."""
 
 import math
 from collections.abc import Callable
@@ -65,7 +62,7 @@ def full(logprobs_NV: torch.Tensor, ref_logprobs_NV: torch.Tensor) -> torch.Tens
 
 
 def clamp(kl: torch.Tensor, bounds: tuple[float, float] | None) -> torch.Tensor:
-    """Every token's estimate within `bounds`, with no gradient outside; None: as it is.
+    """Every token's estimate within `bounds`, without gradient outside; None changes nothing.
 
     `clamp([-0.5, 3, 12], (0, 10)) = [0, 3, 10]`.
     """

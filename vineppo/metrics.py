@@ -2,25 +2,58 @@
 
 import math
 from bisect import bisect
-from collections.abc import Sequence
-from itertools import chain, groupby
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from statistics import correlation, fmean
+from typing import TYPE_CHECKING
 
 import torch
 
-from vineppo.config.schema import ImportanceLevel
-from vineppo.types import Rollout, StateValue
+from vineppo.config.schema import ImportanceLevel, TrainConfig
+from vineppo.types import MONTE_CARLO, Rollout, StateValue, by_problem
+
+if TYPE_CHECKING:
+    from vineppo.experience import Experience
+    from vineppo.values import ValuePredictor
 
 NEAR_ZERO = 1e-6
 NUM_CALIBRATION_BINS = 10
 
 
+def iteration_metrics(
+    experience: "Experience",
+    predictors: Sequence["ValuePredictor"],
+    config: TrainConfig,
+    kl_coef: float,
+) -> dict[str, float]:
+    """The metrics of an iteration's rollouts, values and advantages."""
+    rollouts, drawn = experience.rollouts, experience.drawn
+    num_sampled = sum(sum(config.credit.sampled_tokens(rollout)) for rollout in drawn)
+    metrics = {
+        **reward_metrics(drawn),
+        **rollout_metrics(rollouts),
+        **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
+        **logprob_gap_metrics(rollouts),
+        **value_quality(rollouts, predictors, config),
+        "tokens/rollout": num_sampled + experience.greedy_tokens,
+        "tokens/values": experience.value_tokens,
+    }
+    if config.reference.kl_estimator is not None:
+        metrics |= kl_metrics([r.of_actions(r.tokens_T["kl"]) for r in rollouts], kl_coef)
+    if config.optimization.max_redraws:
+        metrics["rollout/drawn_problems"] = len(drawn) // config.rollouts.num_samples
+    importance = config.optimization.importance_correction
+    if importance is not None:
+        metrics |= importance_metrics(rollouts, importance.level)
+    values = [v for r in rollouts for v in r.returns_S.get(MONTE_CARLO, ()) if v.returns_K]
+    if values:
+        metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
+    return metrics
+
+
 def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """`reward/*`: over rollouts, and the share of problems whose rollouts all got one reward."""
-    groups = [
-        {rollout.reward for rollout in group}
-        for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id)
-    ]
+    groups = [{rollout.reward for rollout in group} for group in by_problem(rollouts)]
     mean, std = mean_std([rollout.reward for rollout in rollouts])
     return {
         "reward/mean": mean,
@@ -30,34 +63,33 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """`rollout/*` but for the log-probability gap; lengths in tokens, with the end token.
+    """`rollout/*` except the log-probability gap; lengths in tokens, with the end token.
 
-    With an environment `rollout/turns_mean`, and the share of its tokens, `rollout/observed_frac`.
+    With an environment also its turns, and its tokens' share, `rollout/observed_frac`.
     """
     lengths = [len(rollout.response_ids) for rollout in rollouts]
-    dialogue = {
-        "rollout/turns_mean": fmean(len(rollout.turns) for rollout in rollouts),
-        "rollout/observed_frac": 1 - sum(r.num_actions for r in rollouts) / sum(lengths),
-    }
-    return {
-        **(dialogue if any(rollout.turns for rollout in rollouts) else {}),
+    metrics = {
         "rollout/response_length_mean": fmean(lengths),
         "rollout/response_length_max": max(lengths),
         "rollout/truncated_frac": fmean(r.finish_reason == "length" for r in rollouts),
         "rollout/steps_mean": fmean(len(rollout.spans_S) for rollout in rollouts),
     }
+    if any(rollout.turns for rollout in rollouts):
+        num_actions = sum(rollout.num_actions for rollout in rollouts)
+        metrics["rollout/turns_mean"] = fmean(len(rollout.turns) for rollout in rollouts)
+        metrics["rollout/observed_frac"] = 1 - num_actions / sum(lengths)
+    return metrics
 
 
 def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """|log π_engine − log π_trainer| over all sampled tokens: a stale weight shows here.
 
-    With `sampling.top_p` < 1 the engine's are renormalised over the nucleus and the trainer's are
-    not: up to −log top_p of a token's gap is then no error.
+    With `sampling.top_p` < 1 only the engine's are renormalised over the nucleus: up to −log top_p
+    of a token's gap is then no error.
     """
     engine_N = _flat([r.of_actions(r.logprobs_T) for r in rollouts])
-    gap_N = (
-        engine_N - _flat([r.of_actions(r.tokens_T["trainer_logprobs"]) for r in rollouts])
-    ).abs()
+    trainer_N = _flat([r.of_actions(r.tokens_T["trainer_logprobs"]) for r in rollouts])
+    gap_N = (engine_N - trainer_N).abs()
     return {
         "rollout/engine_logprob_gap_mean": gap_N.mean().item(),
         "rollout/engine_logprob_gap_max": gap_N.max().item(),
@@ -67,9 +99,9 @@ def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def importance_metrics(rollouts: Sequence[Rollout], level: ImportanceLevel) -> dict[str, float]:
     """`rollout/importance_*`: mean and effective share of the weights for what the engine samples.
 
-    ess_frac = (Σ w)² / (n Σ w²) (Kong 1992) over the n trained tokens, or over the sequences with
-    one where a sequence has one weight: 1 where all are equal. Weights [1, 1, 2]: mean 4/3, share
-    16/18. Weights that are all 0 have 0.
+    ess_frac = (Σ w)² / (n Σ w²) (Kong 1992) over the n trained tokens, or over the sequences that
+    train where a sequence has one weight. Weights [1, 1, 2]: mean 4/3, share 16/18. Weights that
+    are all 0 have 0.
     """
     weights: list[float] = []
     for rollout in rollouts:
@@ -84,7 +116,7 @@ def importance_metrics(rollouts: Sequence[Rollout], level: ImportanceLevel) -> d
 
 
 def value_metrics(values: Sequence[StateValue], num_continuations: int) -> dict[str, float]:
-    """`values/*` over the estimated states; `num_continuations` counts those that values are of."""
+    """`values/*` over the estimated states, which took `num_continuations` continuations."""
     mean, std = mean_std([value.mean for value in values])
     return {
         "values/mean": mean,
@@ -129,10 +161,43 @@ def merged_grading(by_rank: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: merged(name) for name in by_rank[0]}
 
 
+def value_quality(
+    rollouts: Sequence[Rollout], predictors: Sequence["ValuePredictor"], config: TrainConfig
+) -> dict[str, float]:
+    """`NAME/…` of `predictor_metrics`: a predictor's values against the actual rewards to go.
+
+    Tokens count, or steps where a predictor values those. Sampled returns are left out.
+    """
+    metrics = {}
+    for predictor in predictors:
+        if predictor.name in rollouts[0].returns_S:
+            continue
+        values_PN, returns_PN = [], []
+        for group in by_problem(rollouts):
+            pairs = [pair for rollout in group for pair in _valued(predictor, config, rollout)]
+            values_PN.append([value for value, _ in pairs])
+            returns_PN.append([total for _, total in pairs])
+        for name, number in predictor_metrics(values_PN, returns_PN).items():
+            metrics[f"{predictor.metrics_group}/{name}"] = number
+    return metrics
+
+
+def _valued(
+    predictor: "ValuePredictor", config: TrainConfig, rollout: Rollout
+) -> Iterable[tuple[float, float]]:
+    """The value and the reward to go of every state that the predictor values."""
+    returns_T = config.credit.returns(rollout)
+    if predictor.gives == "tokens":
+        values_T = rollout.values_T(predictor.name)
+        return zip(rollout.of_actions(values_T), rollout.of_actions(returns_T), strict=True)
+    starts_S = [span.start for span in rollout.spans_S]
+    return zip(rollout.values_S(predictor.name), [returns_T[t] for t in starts_S], strict=True)
+
+
 def predictor_metrics(
     values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
 ) -> dict[str, float]:
-    """How good a predictor's values are, from those and the returns of each problem's states."""
+    """How good a predictor's values are, against the returns from each problem's states."""
     values_N, returns_N = [*chain(*values_PN)], [*chain(*returns_PN)]
     return {
         "explained_variance": explained_variance(values_N, returns_N),
@@ -148,20 +213,19 @@ def explained_variance(values: Sequence[float], returns: Sequence[float]) -> flo
 
     Values [0.5, 0.5] of returns [0, 1] explain nothing: 0; values [0.25, 0.75] give 0.75.
     """
-    _, returns_std = mean_std(returns)
     errors = [target - value for value, target in zip(values, returns, strict=True)]
-    _, errors_std = mean_std(errors)
+    errors_std, returns_std = mean_std(errors)[1], mean_std(returns)[1]
     return 1.0 - (errors_std / returns_std) ** 2 if returns_std > 0 else math.nan
 
 
 def within_problem_correlation(
     values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
 ) -> float:
-    """Σ dV·dR / √(Σ dV² · Σ dR²), d from the mean of the problem; NaN where dV or dR is all
-    but 0 (`NEAR_ZERO`) or not finite.
+    """Σ dV·dR / √(Σ dV² · Σ dR²), where d is the deviation from the problem's mean.
 
-    To know which problem is hard earns nothing here. Values [0, 1], [5, 7] of returns [0, 1],
-    [1, 0]: dV = ∓½, ∓1 and dR = ∓½, ±½ give (½ − 1)/√(2.5 · 1) = −0.316.
+    Knowing which problem is hard earns nothing. NaN where dV or dR is nearly 0 (`NEAR_ZERO`) or not
+    finite. Values [0, 1], [5, 7] of returns [0, 1], [1, 0]: dV = ∓½, ∓1 and dR = ∓½, ±½ give
+    (½ − 1)/√(2.5 · 1) = −0.316.
     """
 
     def deviations(rows: Sequence[Sequence[float]]) -> list[float]:
@@ -169,7 +233,7 @@ def within_problem_correlation(
 
     if not all(map(math.isfinite, chain(*values_PN, *returns_PN))):
         return math.nan
-    # What is equal on one rank may differ by rounding on two: that is no deviation.
+    # Numbers that are equal on one rank may differ by rounding on two: no deviation.
     both = deviations(values_PN), deviations(returns_PN)
     if any(max(map(abs, some), default=0.0) < NEAR_ZERO for some in both):
         return math.nan

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import torch
 
@@ -11,8 +12,7 @@ from vineppo.config.schema import AdamConfig, TrainConfig
 from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
 from vineppo.losses import Totals
-from vineppo.schedules import rate_of
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, rate_of
 from vineppo.types import TokenSequence, TrainBatch
 
 Stats = list[dict[str, float]]
@@ -51,21 +51,20 @@ class Minibatch:
 
 
 def minibatches(
+    model: Any,
     sequences: Sequence[TokenSequence],
     columns: Sequence[str],
     optimization: AdamConfig,
     config: TrainConfig,
     iteration: int,
-    first_iteration: int,
-    stream: str,
-    device: torch.device,
-    packs: bool = False,
+    stream: str = "minibatches",
+    first_iteration: int = 1,
 ) -> Iterator[Minibatch]:
     """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
 
-    The batches carry `columns`. With `optimization.shuffle` "groups" a problem's rollouts, which
-    begin with one prompt, go into one update where it has room for them. The learning rate's
-    schedule runs from `first_iteration` to the run's last.
+    The batches carry `columns` and lie on the `model`'s device, packed where it `packs`. With
+    `optimization.shuffle` "groups" a problem's rollouts go into one update where it has room. The
+    learning rate's schedule runs from `first_iteration` to the run's last.
     """
     whole = config.optimization.shuffle == "groups"
     groups = [sequence.prompt_ids if whole else i for i, sequence in enumerate(sequences)]
@@ -81,7 +80,7 @@ def minibatches(
         rate = rate_of(optimization, done + number, total)
         chosen = [sequences[i] for i in indices]
         size = optimization.micro_batch_size
-        batches = micro_batches(chosen, columns, size, device, packs)
+        batches = micro_batches(chosen, columns, size, model.device, model.packs)
         yield Minibatch(batches, UpdateSizes.of(chosen, config.sampling.max_tokens), rate)
 
 
@@ -92,13 +91,13 @@ def micro_batches(
     device: torch.device,
     packs: bool = False,
 ) -> list[TrainBatch]:
-    """This rank's share."""
+    """This rank's share of the sequences as batches."""
     shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), device, packs)
     return [collate([sequences[i] for i in share], device, columns, packs) for share in shares]
 
 
 def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
-    """Whether an update may be applied, by the numbers of all its micro-batches."""
+    """True if an update may be applied, by the numbers of all its micro-batches."""
     if not isfinite(sum(s["loss"] for s in stats)):
         return False
     return max_mean_ratio is None or sum(s["ratio_mean"] for s in stats) <= max_mean_ratio
@@ -107,9 +106,9 @@ def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
 def summarize(
     updates: Sequence[Update], group: str, names: Sequence[str], rate: float, prefix: str = ""
 ) -> dict[str, float]:
-    """Means over the updates of an iteration of what their micro-batches add up to.
+    """Means over an iteration's updates of the sums over their micro-batches.
 
-    `prefix` is that of the numbers, where others are beside them; the gradient's norm is of all.
+    `prefix` comes before the names in the micro-batches' numbers.
     """
     norms = [update.grad_norm for update in updates if update.grad_norm is not None]
     sums = {name: sum(s[prefix + name] for u in updates for s in u.stats) for name in names}

@@ -33,7 +33,7 @@ KINDS: dict[str, dict[str, str]] = {
         "math": "vineppo.tasks.published:MathTask",
         "svamp": "vineppo.recipes.evaluation_sets:SvampTask",
         "olympiadbench": "vineppo.recipes.evaluation_sets:OlympiadBenchTask",
-        "jsonl": "vineppo.tasks.rows:JsonlTask",
+        "jsonl": "vineppo.recipes.jsonl:JsonlTask",
         "worded": "vineppo.recipes.worded:WordedTask",
         "verifiers": "vineppo.recipes.verifiers:VerifiersTask",
     },
@@ -41,6 +41,7 @@ KINDS: dict[str, dict[str, str]] = {
         "drill": "vineppo.recipes.drill:Drill",
         "verifiers": "vineppo.recipes.verifiers:VerifiersEnvironment",
     },
+    "reward_form": {"any": "vineppo.recipes.reward_forms:AnyForm"},
     "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
     "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
     "credit": {
@@ -235,6 +236,7 @@ def _base(role: str) -> type:
 BASES: dict[str, str] = {
     "task": "vineppo.config.schema:Task",
     "environment": "vineppo.tasks.environments:Environment",
+    "reward_form": "vineppo.user_reward:RewardForm",
     "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
     "credit": "vineppo.credit:Credit",

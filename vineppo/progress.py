@@ -1,10 +1,14 @@
-"""Where an iteration's time goes, and where a person sees it: terminal and train.log."""
+"""Where an iteration's time goes, and where a person sees it: terminal, train.log and wandb."""
 
+import hashlib
+import importlib
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from vineppo.config.load import to_dict
+from vineppo.config.schema import AnyConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import Engine
 from vineppo.errors import UserError
@@ -60,7 +66,7 @@ class Progress:
         self._bar.stop()
 
     def enter(self, phase: str | None) -> None:
-        """Ends the current phase and begins another; None: what follows is not counted."""
+        """Ends the current phase and begins another; None counts nothing."""
         if phase == self._phase:
             return
         now = time.perf_counter()
@@ -120,7 +126,7 @@ def say(text: str, console: Console | None = None) -> None:
     logger.info(text)
 
 
-# Said where there are any: of weights that are NaN all updates are skipped.
+# Shown where they are not 0: with weights that are NaN all updates are skipped.
 TOLD = ("skipped_updates", "num_timeouts", "num_worker_deaths")
 ON_BAR = ("eval/pass@1", "eval/pair_accuracy", "reward/mean", "sft/loss", "reward_model/loss")
 SHOWN = {
@@ -145,6 +151,48 @@ def summary(metrics: dict[str, Any]) -> str:
     return "  ".join(shown)
 
 
+class Tracker:
+    """A wandb run of the main rank, with the names of `metrics.jsonl`; offline by default.
+
+    A resumed run continues it: wandb skips iterations that it already has.
+    """
+
+    def __init__(self, config: AnyConfig, directory: Path) -> None:
+        self._stack = ExitStack()
+        self._run: Any = None
+        project = config.logging.wandb_project
+        if project is None or not is_main():
+            return
+        os.environ.setdefault("WANDB_MODE", "offline")
+        os.environ.setdefault("WANDB_SILENT", "true")
+        wandb = importlib.import_module("wandb")
+        # Otherwise processes that start later would share this one's service and its ids.
+        self._stack.callback(wandb.teardown)
+        # One id a run directory, so that the pieces of a resumed run are one run.
+        identity = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
+        self._run = wandb.init(
+            project=project, name=config.name, id=identity, resume="allow",
+            dir=str(directory), config=to_dict(config),
+        )  # fmt: skip
+        self._stack.callback(self._run.finish)
+
+    def __enter__(self) -> "Tracker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def log(self, metrics: dict[str, Any]) -> None:
+        if self._run is not None:
+            self._run.log(metrics, step=metrics["iteration"])
+
+
+def check_installed(config: AnyConfig) -> None:
+    """Raises `UserError` if wandb is asked for and missing; before a model loads."""
+    if config.logging.wandb_project is not None and find_spec("wandb") is None:
+        raise UserError("logging.wandb_project needs the package wandb, which is not installed")
+
+
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
     """`vineppo`'s log records go to `path`. Raises `UserError` where the disk is full."""
@@ -157,7 +205,7 @@ def log_to(path: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        with suppress(OSError):  # of a full disk, which was said before
+        with suppress(OSError):  # a full disk was reported before
             handler.close()
 
 

@@ -18,30 +18,35 @@ from vineppo.checkpoint import (
     save_final,
     sweep_checkpoints,
 )
-from vineppo.config.load import own_digests, to_dict
+from vineppo.config.load import to_dict, user_digests
 from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
-from vineppo.distributed import barrier, from_main, gather, init_distributed, is_main, num_ranks
+from vineppo.distributed import (
+    barrier,
+    from_main,
+    gather,
+    init_distributed,
+    interruptible,
+    interruption,
+    is_main,
+    num_ranks,
+    raise_if_any,
+)
 from vineppo.engine import EngineCounts
 from vineppo.errors import InterruptionError
 from vineppo.evaluate import evaluate_policy, headline
-from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.progress import Progress, log_to, say
+from vineppo.progress import Progress, Tracker, check_installed, log_to, say
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
-from vineppo.tracker import Tracker, check_installed
 
 
 @dataclass
 class BareSession:
-    """A run in progress, whatever it trains.
-
-    `state` is where it stands; `finish_iteration` moves it on.
-    """
+    """A run in progress, whatever it trains. `finish_iteration` moves its `state` on."""
 
     config: AnyConfig
     num_iterations: int
@@ -57,9 +62,9 @@ class BareSession:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """SIGTERM or Ctrl-C in the body leaves a checkpoint, if the config asks for any.
+        """After SIGTERM or Ctrl-C in the body, saves the last finished iteration and raises on.
 
-        It holds the last finished iteration. Then raises `InterruptionError`.
+        It saves only if the config asks for checkpoints.
         """
         with interruptible():
             try:
@@ -76,28 +81,31 @@ class BareSession:
                 raise
 
     def is_evaluation_due(self, iteration: int) -> bool:
-        """On schedule and at the end, and for the start as iteration 0."""
+        """On schedule, at the end, and at the start as iteration 0."""
         every = self.config.evaluation.every
         return iteration in (0, self.num_iterations) or (every > 0 and iteration % every == 0)
 
     def finish_iteration(
         self, iteration: int, metrics: dict[str, Any], kl_coef: float = 0.0
     ) -> None:
-        """Checkpoint if due, then the metrics: also if killed in between, nothing is lost.
+        """Writes a checkpoint if due, then the metrics, so that a kill between loses nothing.
 
         `kl_coef` is for the next iteration.
         """
         metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
-        metrics = {**metrics, **self.progress.take_times()}
+        metrics |= self.progress.take_times()
         elapsed_s = metrics["time/elapsed_s"]
-        threads = self.state.num_threads
-        self.state = TrainState(iteration, elapsed_s, metrics, kl_coef, num_ranks(), threads)
+        self.state = replace(
+            self.state, iteration=iteration, elapsed_s=elapsed_s, metrics=metrics, kl_coef=kl_coef
+        )
         every = self.config.checkpoint.every
         if every > 0 and (iteration % every == 0 or iteration == self.num_iterations):
             self.progress.enter("checkpoint")
             save_checkpoint(self.run, self.models, self.state, self.config.checkpoint.keep)
-            metrics = add_times(metrics, self.progress.take_times())
-            self.state = replace(self.state, elapsed_s=metrics["time/elapsed_s"])
+            times = self.progress.take_times()  # of the same iteration; `elapsed_s` is no sum
+            metrics |= {name: metrics[name] + seconds for name, seconds in times.items()}
+            metrics["time/elapsed_s"] = times["time/elapsed_s"]
+            self.state = replace(self.state, elapsed_s=times["time/elapsed_s"])
         if is_main():
             self.run.append_metrics(metrics)
             self.tracker.log(metrics)
@@ -121,7 +129,7 @@ class Session(BareSession):
         return self.models.policy
 
     def wake_engine(self, with_new_weights: bool) -> None:
-        """The engine samples from the policy as it now is, and from nothing cached before."""
+        """Has the engine sample from the present policy, and from nothing cached before."""
         self.progress.enter("sync")
         self.sampler.engine.wake()
         if with_new_weights:
@@ -130,11 +138,11 @@ class Session(BareSession):
             self.sampler.engine.clear_cache()  # so that a resumed run starts as this one goes on
 
     def sleep_engine(self) -> None:
-        """The memory is the models' again."""
+        """Gives the memory back to the models."""
         self.sampler.engine.sleep()
 
     def evaluate_if_due(self, iteration: int) -> dict[str, float]:
-        """pass@1 and pass@K of the engine's policy as `eval/*`; nothing when none is due."""
+        """pass@1 and pass@K of the engine's policy as `eval/*`, if an evaluation is due."""
         if not self.is_evaluation_due(iteration):
             return {}
         self.progress.enter("evaluate")
@@ -150,18 +158,15 @@ class Session(BareSession):
     def sampling_metrics(self) -> dict[str, float]:
         """Work of all ranks' engines and graders since the last call or evaluation."""
         before, self.counts = self.counts, self.sampler.engine.counts
-        prompt = self.counts.prompt_tokens - before.prompt_tokens
-        cached = self.counts.cached_tokens - before.cached_tokens
-        retries = self.counts.num_retries - before.num_retries
-        mine = prompt, cached, retries, self.sampler.grader.metrics()
-        of_replicas = gather(mine)[:: self.sampler.engine.ranks_a_replica]
-        prompt_R, cached_R, retries_R, grading_R = zip(*of_replicas, strict=True)
-        return {
-            "tokens/prompt": sum(prompt_R),
-            "tokens/prefix_cached": sum(cached_R),
-            "rollout/engine_retries": sum(retries_R),
-            **merged_grading(grading_R),
+        mine = {
+            "tokens/prompt": self.counts.prompt_tokens - before.prompt_tokens,
+            "tokens/prefix_cached": self.counts.cached_tokens - before.cached_tokens,
+            "rollout/engine_retries": self.counts.num_retries - before.num_retries,
         }
+        of_replicas = gather((mine, self.sampler.grader.metrics()))
+        counts_R, grading_R = zip(*of_replicas[:: self.sampler.engine.ranks_a_replica], strict=True)
+        totals = {name: sum(counts[name] for counts in counts_R) for name in mine}
+        return totals | merged_grading(grading_R)
 
 
 @contextmanager
@@ -177,8 +182,8 @@ def open_session(
 ) -> Iterator[Session]:
     """Starts the engine and the models, restores the last checkpoint, evaluates the start.
 
-    The engine starts before the models so that its memory profile sees the GPU empty. `kl_coef`
-    starts the first iteration; `scorer` joins the verifier's rewards of training.
+    The engine starts first, so that its memory profile sees an empty GPU. `kl_coef` is the first
+    iteration's; `scorer` joins the verifier's rewards of training.
     """
     with ExitStack() as stack:
         if is_main():
@@ -193,7 +198,7 @@ def open_session(
         sampler = Sampler(
             engine, grader, loaded.tokenizer, config.sampling, config.seed, scorer, environment
         )
-        record = stack.enter_context(_record(config, num_iterations, run, models, kl_coef))
+        record = stack.enter_context(open_record(config, num_iterations, run, models, kl_coef))
         session = Session(
             config, num_iterations, run, models, *record, sampler, test_P, engine.counts
         )
@@ -209,56 +214,34 @@ def open_session(
 
 
 @contextmanager
-def open_bare_session(
-    config: AnyConfig, num_iterations: int, run: RunDir, start_models: Callable[[], Saved]
-) -> Iterator[BareSession]:
-    """Starts the models and restores the last checkpoint, without an engine."""
-    with ExitStack() as stack:
-        if is_main():
-            stack.enter_context(log_to(run.path / "train.log"))
-        init_distributed()
-        models = start_models()
-        record = stack.enter_context(_record(config, num_iterations, run, models, 0.0))
-        session = BareSession(config, num_iterations, run, models, *record)
-        with session.interruptible():
-            yield session
-        save_final(run, models)
-
-
-@contextmanager
-def _record(
+def open_record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
 ) -> Iterator[tuple[Progress, Tracker, TrainState]]:
     """Restores the last checkpoint; yields progress, tracker and the restored state."""
-    state, threads = resume(run, models, kl_coef), torch.get_num_threads()
+    state = resume(run, models, kl_coef)
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
         Tracker(config, run.path) as tracker,
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
-        if not torch.cuda.is_available() and state.num_threads not in (None, threads):
-            progress.say(
-                f"it goes on with {threads} threads (OMP_NUM_THREADS), where it had "
-                f"{state.num_threads}: its numbers may differ by rounding from an undisturbed run's"
-            )
-        yield progress, tracker, replace(state, num_threads=threads)
+        yield progress, tracker, state
 
 
 def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
-    """The run directory, made or re-opened by the main process alone."""
+    """Makes or re-opens the run directory in the main process alone."""
     run = RunDir(directory)
 
     def opened() -> None:
-        nonlocal run  # what holds the lock stays in this process
-        run = RunDir.open(directory, to_dict(config), own_digests(config))
+        nonlocal run  # the lock stays in this process
+        run = RunDir.open(directory, to_dict(config), user_digests(config))
 
     from_main(opened)
     return run
 
 
 def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
-    """The state of the newest checkpoint; what was written after it is discarded."""
+    """The state of the newest checkpoint; discards what was written after it."""
     if is_main():
         sweep_checkpoints(run)
     state = from_main(lambda: read_newest_state(run))
@@ -275,15 +258,15 @@ def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
 
 
 def is_finished(config: AnyConfig, directory: Path) -> bool:
-    """Whether `directory` holds the finished run of `config`: prints a line if so.
+    """True, and prints a line, if `directory` holds the finished run of `config`.
 
-    Asked before a model is loaded. Raises `UserError` for a run of another config, for checkpoints
+    It comes before models load. Raises `UserError` for a run of another config, for checkpoints
     that this job cannot continue, and if wandb is asked for and missing.
     """
     run = RunDir(directory)
 
     def finished() -> bool:
-        if not run.check(to_dict(config), own_digests(config)):
+        if not run.check(to_dict(config), user_digests(config)):
             return False
         if not run.final_path.is_dir():
             read_newest_state(run)
@@ -295,12 +278,6 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
     if not is_done:
         check_installed(config)
     return is_done
-
-
-def add_times(metrics: dict[str, Any], times: dict[str, float]) -> dict[str, Any]:
-    """`metrics` with further seconds of the same iteration; `elapsed_s` is a reading, not a sum."""
-    sums = {name: metrics[name] + seconds for name, seconds in times.items()}
-    return {**metrics, **sums, "time/elapsed_s": times["time/elapsed_s"]}
 
 
 def peak_gib() -> float:

@@ -9,7 +9,7 @@ import torch
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
-from vineppo.distributed import gather, is_main, ranks_of_replica
+from vineppo.distributed import gather, interruption, is_main, raise_if_any, ranks_of_replica
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.experience import (
     Experience,
@@ -19,37 +19,27 @@ from vineppo.experience import (
     check_logprob_gap,
     sample,
     sample_varied,
-    value_quality,
 )
 from vineppo.forward_passes import EntropyPass, ReferencePass
-from vineppo.interruption import interruption, raise_if_any
 from vineppo.kl import adapted_coef
 from vineppo.lora import add_adapters
-from vineppo.metrics import (
-    advantage_metrics,
-    importance_metrics,
-    kl_metrics,
-    logprob_gap_metrics,
-    reward_metrics,
-    rollout_metrics,
-    value_metrics,
-)
+from vineppo.metrics import iteration_metrics
 from vineppo.models import LoadedModel, check_tokenizers, load_model
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.schedules import problems_of_iteration, with_redraws
+from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout
+from vineppo.types import CRITIC, Rollout
 from vineppo.update import update, warmup_iterations
-from vineppo.value_diagnostics import diagnostic_rows, histograms
-from vineppo.values import ValuePredictor, build_predictors
+from vineppo.value_diagnostics import diagnostic_rows
+from vineppo.values import build_predictors
 
 
 def train(config: TrainConfig, directory: Path) -> None:
-    """Runs `config` to its end in `directory`, from the last checkpoint where there is one."""
+    """Runs `config` to its end in `directory`, from the last checkpoint if there is one."""
     if is_finished(config, directory):
         return
     with open_training(config, directory) as (session, train_P, reference):
@@ -60,7 +50,7 @@ def train(config: TrainConfig, directory: Path) -> None:
 def open_training(
     config: TrainConfig, directory: Path
 ) -> Iterator[tuple[Session, list[Prompt], Reference | None]]:
-    """A run about to go on, with its problems and its reference policy, if it has one."""
+    """A run that is ready to go on, its problems, and its reference policy if it has one."""
     task = load_task(config.task)
     check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)
@@ -98,9 +88,9 @@ def check_num_prompts(config: TrainConfig, num_problems: int) -> None:
 def load_models(
     config: TrainConfig, loaded: LoadedModel, train_P: Sequence[Prompt] = ()
 ) -> Callable[[], Models]:
-    """Loads the predictors beside the policy; what is returned puts all under DeepSpeed.
+    """Loads the predictors beside the policy; the result, when called, puts all under DeepSpeed.
 
-    Raises `UserError` where one cannot value the problems.
+    Raises `UserError` if one cannot value the problems.
     """
     predictors = build_predictors(config, loaded)
     for predictor in predictors:
@@ -122,30 +112,30 @@ def run_iterations(
 ) -> None:
     """The algorithm."""
     policy, predictors = session.models.policy, session.models.predictors
-    progress = session.progress
+    sampler, progress = session.sampler, session.progress
     reference_pass = build_reference_pass(config, reference, policy.device)
-    entropy_pass = build_entropy_pass(config, policy, session.sampler.engine.ranks_a_replica)
+    entropy_pass = build_entropy_pass(config, policy, sampler.engine.ranks_a_replica)
+    num_prompts, max_redraws = config.rollouts.num_prompts, config.optimization.max_redraws
     for iteration in session.iterations():
-        num_prompts, kl_coef = config.rollouts.num_prompts, session.state.kl_coef
-        chosen = problems_of_iteration(len(train_P), num_prompts, iteration, config.seed)
+        kl_coef = session.state.kl_coef
 
         # Sample: rollouts, and in the same stream the continuations of their states.
         def draw(problems: Sequence[int], iteration: int = iteration) -> Experience:
+            prompts_P = [train_P[i] for i in problems]
             return sample(
-                session.sampler, [train_P[i] for i in problems], config, predictors,
-                iteration, progress, reference_pass, entropy_pass,
+                sampler, prompts_P, config, predictors, iteration, progress, reference_pass,
+                entropy_pass,
             )  # fmt: skip
 
-        max_redraws = config.optimization.max_redraws
-        if max_redraws:
-            chosen = with_redraws(chosen, len(train_P), iteration, config.seed)
-        experience = sample_varied(draw, chosen, num_prompts, max_redraws)
+        chosen = problems_of_iteration(len(train_P), num_prompts, iteration, config.seed)
+        order = with_redraws(chosen, len(train_P), iteration, config.seed)
+        experience = sample_varied(draw, order, num_prompts, max_redraws)
         raise_if_any(gather(interruption()))  # what follows changes the models
         rollouts = experience.rollouts
         progress.enter("sync")
         session.sleep_engine()
 
-        # Values: of the continuations' returns, of critics, of whatever else the run measures.
+        # Values: means of the continuations' returns, critics, whatever else the run measures.
         progress.enter("logprobs")
         add_logprobs(rollouts, policy, reference, predictors, config)
         check_logprob_gap(rollouts, config)
@@ -162,14 +152,12 @@ def run_iterations(
         session.wake_engine(with_new_weights=has_moved)
 
         progress.enter("checkpoint")
-        metrics = experience_metrics(experience, predictors, config, kl_coef)
+        metrics = iteration_metrics(experience, predictors, config, kl_coef)
         metrics |= session.sampling_metrics() | updates
         save_experience(session, rollouts, iteration)
-        evaluation = session.evaluate_if_due(iteration)
-        next_coef = next_kl_coef(
-            config, kl_coef, metrics.get("kl/ref_per_sequence", 0.0), len(rollouts), iteration
-        )
-        session.finish_iteration(iteration, metrics | evaluation, next_coef)
+        metrics |= session.evaluate_if_due(iteration)
+        kl_coef = next_kl_coef(config, kl_coef, metrics, len(rollouts), iteration)
+        session.finish_iteration(iteration, metrics, kl_coef)
 
 
 def build_reference_pass(
@@ -185,7 +173,7 @@ def build_reference_pass(
 def build_entropy_pass(
     config: TrainConfig, policy: Policy, ranks_a_replica: int
 ) -> EntropyPass | None:
-    """None where steps and cuts do without; all ranks must ask at once."""
+    """None where neither steps nor cuts read entropies; all ranks must call it at once."""
     if not config.reads_entropies:
         return None
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
@@ -194,50 +182,22 @@ def build_entropy_pass(
 
 
 def next_kl_coef(
-    config: TrainConfig, kl_coef: float, kl_per_sequence: float, num_sequences: int, iteration: int
+    config: TrainConfig,
+    kl_coef: float,
+    metrics: dict[str, float],
+    num_sequences: int,
+    iteration: int,
 ) -> float:
-    """The KL coefficient after an iteration; the policy's warm-up leaves it as it is."""
+    """The KL coefficient after an iteration; a warm-up of the critic leaves it as it is."""
     control = config.reference.kl_control
     if not isinstance(control, AdaptiveKl) or iteration <= warmup_iterations(config):
         return kl_coef
-    return adapted_coef(kl_coef, kl_per_sequence, control.target, control.horizon, num_sequences)
-
-
-def experience_metrics(
-    experience: Experience,
-    predictors: Sequence[ValuePredictor],
-    config: TrainConfig,
-    kl_coef: float,
-) -> dict[str, float]:
-    rollouts = experience.rollouts
-    metrics = {
-        **reward_metrics(experience.drawn),
-        **rollout_metrics(rollouts),
-        **advantage_metrics([rollout.steps_S["advantages"] for rollout in rollouts]),
-        **logprob_gap_metrics(rollouts),
-        **value_quality(rollouts, predictors, config),
-        "tokens/rollout": sum(sum(config.credit.sampled_tokens(one)) for one in experience.drawn)
-        + experience.greedy_tokens,
-    }
-    if config.reference.kl_estimator is not None:
-        kl_T_by_rollout = [rollout.of_actions(rollout.tokens_T["kl"]) for rollout in rollouts]
-        metrics |= kl_metrics(kl_T_by_rollout, kl_coef)
-    if config.optimization.max_redraws:
-        num_drawn = len(experience.drawn) // config.rollouts.num_samples
-        metrics["rollout/drawn_problems"] = num_drawn
-    importance = config.optimization.importance_correction
-    if importance is not None:
-        metrics |= importance_metrics(rollouts, importance.level)
-    if MONTE_CARLO in rollouts[0].returns_S:
-        values = [v for rollout in rollouts for v in rollout.returns_S[MONTE_CARLO] if v.returns_K]
-        if values:
-            metrics |= value_metrics(values, experience.continuations[MONTE_CARLO])
-    metrics["tokens/values"] = experience.value_tokens
-    return metrics
+    kl = metrics.get("kl/ref_per_sequence", 0.0)
+    return adapted_coef(kl_coef, kl, control.target, control.horizon, num_sequences)
 
 
 def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: int) -> None:
-    """The tables of an iteration; with a critic its diagnostics, where an evaluation is due."""
+    """Writes an iteration's tables, and a critic's diagnostics where an evaluation is due."""
     if not is_main():
         return
     run, config = session.run, session.config
@@ -249,5 +209,3 @@ def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: in
     if CRITIC in names and session.is_evaluation_due(iteration):
         rows = diagnostic_rows(rollouts, CRITIC, config.credit)
         run.write_value_diagnostics(iteration, rows)
-        arrays = histograms(rows, config.sampling.max_tokens)
-        session.tracker.log_histograms(arrays, iteration)

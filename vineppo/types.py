@@ -1,8 +1,7 @@
 """The data that flows through an iteration, and the legend of the suffixes.
 
 A problem's response is one record from the engine to the update: `Rollout`. Every stage adds what
-it found: steps, values, advantages, and whatever number of a token or a step a new estimator needs.
-`TrainBatch` is some of these records as tensors.
+it found. `TrainBatch` is some of these records as tensors.
 
 Every tensor and every parallel list carries its dimensions as a suffix:
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 FinishReason = Literal["stop", "length"]
 Split = Literal["train", "test"]
 
-# The value predictors that an estimator has of its own; others are named in `values.predictors`.
+# Predictors that belong to an estimator; others are named in `values.predictors`.
 MONTE_CARLO = "monte_carlo"
 CRITIC = "critic"
 
@@ -44,10 +43,8 @@ class Problem:
     """A question with the answer it is graded against.
 
     `Problem("gsm8k/train/0", "Natalia sold clips to 48 …", "72", "Natalia sold 48/2 = 24 …")`.
-    `solution` is a worked demonstration for supervised fine-tuning, None where there is none.
-    `context` are the messages before the question, as (role, content), of a data set whose prompts
-    are conversations. `row` is its row, for reward functions of other libraries, which ask for
-    columns by name; None where none is asked.
+    `solution` is a demonstration for supervised fine-tuning. `context` are the messages before the
+    question, as (role, content). `row` is the data set's, for reward functions that read columns.
     """
 
     id: str
@@ -90,13 +87,12 @@ class StateValue:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the policy chose from at the U tokens of a response at which it was in doubt.
+    """The policy's choices at the U tokens of a response where it was in doubt.
 
-    The others it was sure of. `positions_U` are the tokens' places in the response, `ids_UK` the
-    likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK` (nats);
-    `chosen_U` is the place of the sampled token among them, −1 where it is none of them;
-    `steps_U` are the steps, from 0, in which the tokens lie.
-    `hidden_UH` are the last layer's hidden states before the tokens, `root_H` before the response.
+    `positions_U` are the tokens' places in the response and `steps_U` their steps, from 0. `ids_UK`
+    are the likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK`
+    (nats); `chosen_U` is the sampled token's place among them, or −1. `hidden_UH` are the last
+    hidden states before the tokens, `root_H` before the response.
     """
 
     positions_U: "np.ndarray"
@@ -112,8 +108,8 @@ class Choices:
 class Turn:
     """Tokens [start, end) of a response that the policy wrote at one go, and what they earned.
 
-    Between two turns stand the environment's tokens. `state` names the state before the turn, equal
-    states of a problem equally. Of 7 tokens, of which the environment wrote the fourth and fifth:
+    Between two turns stand the environment's tokens. `state` names the state before the turn; equal
+    states of a problem have one name. If the environment wrote the fourth and fifth of 7 tokens:
     `(Turn(0, 3, "a", 0.0), Turn(5, 7, "b", 1.0))`.
     """
 
@@ -127,9 +123,9 @@ class Turn:
 class TokenSequence:
     """A prompt and a response as token ids, with named numbers of the response's tokens.
 
-    `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is that of the state before
-    the token. `turns` are those of a dialogue with an environment, whose tokens no batch marks as
-    the response's; none: the policy wrote all.
+    `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is of the state before the
+    token. Without `turns` the policy wrote all tokens. With turns, batches mark no token of the
+    environment as the response's.
     """
 
     prompt_ids: tuple[int, ...]
@@ -142,18 +138,17 @@ class TokenSequence:
 
     @property
     def is_action_T(self) -> list[bool]:
-        """Which tokens of the response the policy wrote."""
-        if not self.turns:
-            return [True] * len(self.response_ids)
-        own = {t for turn in self.turns for t in range(turn.start, turn.end)}
-        return [t in own for t in range(len(self.response_ids))]
+        """True for the tokens of the response that the policy wrote."""
+        turns = self.turns or (StepSpan(0, len(self.response_ids)),)
+        written = {t for turn in turns for t in range(turn.start, turn.end)}
+        return [t in written for t in range(len(self.response_ids))]
 
     @property
     def num_actions(self) -> int:
         return sum(turn.end - turn.start for turn in self.turns) or len(self.response_ids)
 
     def of_actions(self, numbers_T: Sequence[float]) -> Sequence[float]:
-        """Those of the tokens that the policy wrote."""
+        """The numbers of the tokens that the policy wrote."""
         if not self.turns:
             return numbers_T
         return [x for turn in self.turns for x in numbers_T[turn.start : turn.end]]
@@ -168,19 +163,15 @@ class TokenSequence:
 
 @dataclass(kw_only=True)
 class Rollout(TokenSequence):
-    """One sampled response, the very token ids of the engine, and all that is found out about it.
+    """One sampled response, as the engine's token ids, and all that is found out about it.
 
-    `logprobs_T[t]` is the engine's log-probability of `response_ids[t]` after temperature and
-    top_p. `finish_reason` is "stop" when the response ends with an end-of-sequence token (which is
-    part of `response_ids`) and "length" when the token budget cut it off (nothing is appended).
-    `rollout_index` counts the rollouts of one problem in an iteration, from 0. `reward` is the
-    terminal one, NaN until it is graded.
+    `logprobs_T` are the engine's, after temperature and top_p. `finish_reason` is "stop" when the
+    response ends with an end-of-sequence token (part of `response_ids`) and "length" when the token
+    budget cut it off. `rollout_index` counts the rollouts of a problem in an iteration, from 0.
+    `reward` is the terminal one, NaN until it is graded. Columns that stages add, by name:
 
-    Columns that stages add, by name:
-
-        tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   the passes without gradient (nats),
-                                                            the latter two with a reference
-                   "entropies"                              so, where segmenter or predictor ask
+        tokens_T   "trainer_logprobs" "ref_logprobs" "kl"   passes without gradient (nats)
+                   "entropies"                              where segmenter or predictor ask
                    "values/NAME"                            predictor NAME, where it values tokens
                    "differences/NAME"                       what the token changed, of a martingale
                    "rewards" "advantages"                   credit, before whitening
@@ -189,11 +180,10 @@ class Rollout(TokenSequence):
                    "tokens/NAME"                            what the engine wrote for them
         returns_S  NAME                                     raw returns of Monte-Carlo predictors
 
-    `values_from` names the predictor whose values the credit estimator takes, None where it takes
-    none; `greedy_reward` is that of the problem's greedy response (remax), `values_after` the
-    predictors' values of the state after the last token, where credit bootstraps it. `hidden_SH`
-    are the policy's hidden states before the steps (float32), and `choices` what it chose from,
-    where a predictor reads them.
+    `values_from` names the predictor that feeds credit, if any. `greedy_reward` is of the problem's
+    greedy response (remax), `values_after` of the state after the last token, where credit
+    bootstraps it. `hidden_SH` are the policy's hidden states before the steps (float32) and
+    `choices` what it chose from, where a predictor reads them.
     """
 
     problem: Problem
@@ -235,12 +225,12 @@ class Rollout(TokenSequence):
 
     @property
     def action_spans_S(self) -> Sequence[StepSpan]:
-        """The steps without what the environment wrote behind them."""
+        """The steps without the environment's tokens behind them."""
         return [StepSpan(turn.start, turn.end) for turn in self.turns] or self.spans_S
 
     @property
     def differences_T(self) -> Sequence[float]:
-        """What each token changed, by the martingale that feeds credit."""
+        """Each token's change of the value, by the martingale that feeds credit."""
         return self.tokens_T[f"differences/{self.values_from}"]
 
     def values_S(self, predictor: str) -> Sequence[float]:
@@ -261,7 +251,7 @@ class Rollout(TokenSequence):
 
 
 def by_problem(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
-    """The groups of rollouts of one problem, which stand side by side."""
+    """The rollouts in groups of one problem; a group's rollouts must stand side by side."""
     return [list(group) for _, group in groupby(rollouts, key=lambda one: one.problem.id)]
 
 
@@ -269,11 +259,11 @@ def by_problem(rollouts: Iterable[Rollout]) -> list[list[Rollout]]:
 class PackedTokens:
     """The M tokens that pass a model for a batch, in one row without padding.
 
-    For attention alone they are laid out on L cells, token m on cell `place_M[m]`; cell l has token
-    `token_L[l]`, or nothing where that is M. These are P rows of Q cells for whole sequences; or,
-    where each prompt passes once, for the distinct prompts, and then B rows of R cells for the
-    responses, of which row b continues prompt `prompt_index_B[b]` of `prompt_lengths_B[b]` tokens.
-    The state before the batch's n-th response token is that of token `state_index_N[n]`.
+    For attention alone they lie on L cells, token m on cell `place_M[m]`; cell l has token
+    `token_L[l]`, or nothing where that is M. P rows of Q cells hold whole sequences. Where each
+    prompt passes once, they hold the distinct prompts, and B rows of R cells hold the responses:
+    row b continues prompt `prompt_index_B[b]` of `prompt_lengths_B[b]` tokens. The state before the
+    batch's n-th response token is the state at token `state_index_N[n]`.
     """
 
     token_ids_M: "torch.Tensor"
@@ -298,11 +288,10 @@ class TrainBatch:
 
     Position t of every tensor belongs to *token* t: `batch["old_logprobs"][b, t]` is the
     log-probability of `token_ids_BT[b, t]` given the tokens before it, and `batch["values/critic"]`
-    the value of the state before it. `columns_BT` are the columns of the sequences that were asked
-    for; prompt and padding positions are 0, and False in `response_mask_BT`. `response_index_N` are
-    the response tokens' places in the flattened [B, T], in order; `num_tokens` counts the tokens
-    that pass, without padding. `packed`: the same tokens without padding, and with each prompt once
-    where that saves some, for models that take them so.
+    the value of the state before it. Prompts and padding are 0 in `columns_BT` and False in
+    `response_mask_BT`. `response_index_N` are the response tokens' places in the flattened [B, T];
+    `num_tokens` counts the tokens that pass. `packed` are the same tokens for models that take them
+    without padding.
     """
 
     token_ids_BT: "torch.Tensor"

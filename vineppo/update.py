@@ -3,7 +3,6 @@
 import random
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby
 
 import torch
 
@@ -16,7 +15,7 @@ from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.policy import Policy
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
-from vineppo.types import Rollout, TokenSequence, TrainBatch
+from vineppo.types import Rollout, TokenSequence, TrainBatch, by_problem
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS
 
@@ -41,7 +40,7 @@ def update(
     iteration: int,
     kl_coef: float,
 ) -> dict[str, float]:
-    """All that trains; in a critic's warm-up the critic alone. The metrics of the updates."""
+    """Trains everything, in a critic's warm-up the critic alone; gives the updates' metrics."""
     metrics: dict[str, float] = {}
     for predictor in predictors:
         if not predictor.trains_policy:
@@ -59,18 +58,18 @@ def update(
 
 
 def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) -> list[Rollout]:
-    """What the policy's epochs take: all rollouts, or PF-PPO's choice (`filter_weights`).
+    """The rollouts of the policy's epochs: all, or PF-PPO's choice (`filter_weights`).
 
-    Of each problem as many as it has are drawn with replacement, so that the number of updates
-    stays. Their advantages stay those of the whole group.
+    It draws as many of each problem as there are, with replacement, so the number of updates stays.
+    Advantages stay those of the whole group.
     """
     if config.optimization.resampling is None:
         return list(rollouts)
     drawn: list[Rollout] = []
-    for problem_id, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-        rollouts_G = list(group)
+    for rollouts_G in by_problem(rollouts):
         weights_G = filter_weights([rollout.reward for rollout in rollouts_G])
-        stream = random.Random(derive_seed(config.seed, iteration, "resampling", problem_id))
+        name = iteration, "resampling", rollouts_G[0].problem.id
+        stream = random.Random(derive_seed(config.seed, *name))
         drawn += stream.choices(rollouts_G, weights_G, k=len(rollouts_G))
     return drawn
 
@@ -86,10 +85,10 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    `policy/padding_frac` is the share of padding in this rank's passes, `policy/trained_frac` that
-    of trained tokens in all responses. `heads` are the predictors on the policy's backbone: their
-    losses join, and their metrics. An update whose mean ratio exceeds `max_mean_ratio`, or whose
-    loss or gradient is not finite, is skipped and counted.
+    `policy/padding_frac` is the share of padding in this rank's passes, `policy/trained_frac` the
+    share of trained tokens in all responses. `heads` are predictors on the policy's backbone, whose
+    losses and metrics join. An update whose mean ratio exceeds `max_mean_ratio`, or whose loss or
+    gradient is not finite, is skipped and counted.
     """
     optimization = config.optimization
     has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
@@ -105,8 +104,8 @@ def update_policy(
     rates: list[float] = []
     num_tokens = num_cells = num_trained = num_responded = 0
     for part in minibatches(
-        rollouts, columns, optimization, config, iteration, warmup_iterations(config) + 1,
-        "minibatches", policy.device, policy.packs,
+        policy, rollouts, columns, optimization, config, iteration,
+        first_iteration=warmup_iterations(config) + 1,
     ):  # fmt: skip
         num_tokens += sum(batch.num_tokens for batch in part.micro_batches)
         num_cells += sum(batch.num_cells for batch in part.micro_batches)
@@ -132,7 +131,7 @@ def warm_up_head(
     config: TrainConfig,
     iteration: int,
 ) -> dict[str, float]:
-    """An iteration of a shared critic's warm-up: the head learns, the backbone stays as it is."""
+    """An iteration of a shared critic's warm-up: the head learns, the backbone stays."""
     options = ForwardOptions(config.sampling.temperature, only_values=True)
     rates = [0.0, head.head_learning_rate]
 
@@ -147,8 +146,7 @@ def warm_up_head(
             partial(is_sound, None),
         )
         for part in minibatches(
-            rollouts, head.update_columns, config.optimization, config, iteration, 1, "minibatches",
-            policy.device, policy.packs,
+            policy, rollouts, head.update_columns, config.optimization, config, iteration
         )
     ]  # fmt: skip
     return summarize(updates, head.name, VALUE_NUMBERS, rates[1])
@@ -166,7 +164,7 @@ def policy_objective(
     batch: TrainBatch,
     scores: TokenScores,
 ) -> Summand:
-    """The policy's loss and its numbers, each of them a summand but for `ratio_max`.
+    """The policy's loss and its numbers, all of them summands except `ratio_max`.
 
     L = agg(w · L_policy) + kl_coef · agg_KL(KL̂) − entropy_coef · agg(H) + μ · L_positive
         + Σ c · L_value (of value heads on the policy's backbone)
@@ -177,7 +175,7 @@ def policy_objective(
     arXiv:2504.05118, section 4.3).
     """
     optimization, mask_BT = config.optimization, batch["is_trained"]
-    # What does not train is 0 in both: its ratio is 1, and no gradient passes.
+    # Tokens that do not train are 0 in both: their ratio is 1, and no gradient passes.
     logprobs_BT = scores.logprobs_BT.masked_fill(~mask_BT, 0.0)
     old_BT = batch["old_logprobs"].masked_fill(~mask_BT, 0.0)
     advantages_BT = batch["loss_advantages"]

@@ -12,7 +12,7 @@ NUM_PERCENTILE_BINS = 20
 
 
 def percentile_bin(position: int, length: int) -> int:
-    """Which of 20 equal parts of a response of `length` tokens token `position` is in.
+    """The one of 20 equal parts of a response of `length` tokens that holds token `position`.
 
     `percentile_bin(5, 10) = 10`: the sixth of ten tokens starts the second half.
     """
@@ -66,21 +66,3 @@ def diagnostic_rows(
                 }
             )
     return rows
-
-
-def histograms(rows: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, list[float]]:
-    """The rows' values and advantages by name: `value_diagnostics/values/correct/percentile_05`.
-
-    Positions are put together into 20 parts of `max_tokens`: `…/position_00040` begins at 40.
-    """
-    values_by_name: dict[str, list[float]] = {}
-    width = math.ceil(max_tokens / NUM_PERCENTILE_BINS)
-    for row in rows:
-        place = f"percentile_{row['bin']:02d}"
-        if row["axis"] == "position":
-            place = f"position_{row['bin'] // width * width:05d}"
-        outcome = "correct" if row["is_correct"] else "incorrect"
-        for quantity in ("values", "advantages"):
-            name = f"value_diagnostics/{quantity}/{outcome}/{place}"
-            values_by_name.setdefault(name, []).extend(row[quantity])
-    return values_by_name

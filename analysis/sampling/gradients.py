@@ -38,8 +38,7 @@ from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.recipes.tree import TreeCredit
 from vineppo.run_dir import RunDir
-from vineppo.schedules import problems_of_iteration
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, problems_of_iteration
 from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch

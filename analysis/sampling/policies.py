@@ -17,10 +17,9 @@ from analysis.sampling.rollouts import rollout_iteration
 from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
-from vineppo.distributed import init_distributed
+from vineppo.distributed import init_distributed, refuse_several_processes
 from vineppo.encoding import encode_problems, encode_train_problems
 from vineppo.errors import UserError
-from vineppo.evaluate import refuse_several_processes
 from vineppo.forward_passes import EntropyPass
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler

@@ -93,7 +93,7 @@ def sampled_rows(runs: Sequence[Run], settings: Mapping[str, int]) -> Iterator[d
     """
     from analysis.sampling.policies import Policies, policy_paths
     from vineppo.config.schema import TrainConfig
-    from vineppo.evaluate import refuse_several_processes
+    from vineppo.distributed import refuse_several_processes
     from vineppo.run_dir.config import read_config
 
     refuse_several_processes("this analysis")

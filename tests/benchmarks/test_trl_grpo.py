@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -93,9 +94,8 @@ def test_trl_makes_the_updates_that_we_make():
     config = demo("optimization.micro_batch_size=16")
     count = config.rollouts.num_prompts * config.rollouts.num_samples
     sequences = [TokenSequence((1, 2), (3,) * (1 + i % 7)) for i in range(count)]
-    ours = list(
-        minibatches(sequences, (), config.optimization, config, 1, 1, "minibatches", device="cpu")
-    )
+    model = SimpleNamespace(device="cpu", packs=False)
+    ours = list(minibatches(model, sequences, (), config.optimization, config, 1))
     theirs = grpo_arguments(config)
     micro, accumulated = (
         theirs["per_device_train_batch_size"],

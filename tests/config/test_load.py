@@ -36,6 +36,10 @@ def test_every_leaf_loads_and_round_trips(configs, leaf):
     assert config.name == leaf.rpartition("/")[2]  # which names its run directory
 
 
+def test_names_of_runs_are_unique():
+    assert len({leaf.rpartition("/")[2] for leaf in LEAVES}) == len(LEAVES)
+
+
 LOSSES = sorted(evaluate_jsonnet(str(CONFIGS / "lib/loss.libsonnet")))
 
 
@@ -48,11 +52,6 @@ def test_every_loss_goes_over_grpo_and_changes_it(configs, tmp_path, loss):
     found = load_config(TrainConfig, str(path), [])
     assert found != plain
     assert (found.sampling, found.rollouts) == (plain.sampling, plain.rollouts)
-
-
-def test_names_of_runs_are_unique():
-    names = [leaf.rpartition("/")[2] for leaf in LEAVES]
-    assert len(set(names)) == len(names)
 
 
 def test_set_reads_json_and_falls_back_to_a_string(configs):
@@ -69,50 +68,28 @@ def test_set_can_switch_a_kind(configs):
     ("assignment", "message"),
     [
         ("optimization.learning_rte=1", "config: unknown key optimization.learning_rte"),
+        ("foo.bar=1", "config: unknown key foo"),
         ("seed=1.5", "config: seed: Input should be a valid integer, got 1.5"),
         ("num_iterations=true",
          "config: num_iterations: Input should be a valid integer, got true"),
         ("model.dtype=float8",
          "config: model.dtype: Input should be 'float32' or 'bfloat16', got \"float8\""),
-        ("sampling.temperature=hot",
-         'config: sampling.temperature: Input should be a valid number, got "hot"'),
         ("name=a/b",
          "config: name: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', got \"a/b\""),
-        ("model.path=", 'config: model.path: String should have at least 1 character, got ""'),
         ('model.lora={"rank": 4, "alpha": 8, "target_modules": []}',
          "config: model.lora.target_modules: Tuple should have at least 1 item after "
          "validation, not 0, got []"),
-        ('model.lora={"rank": 4, "alpha": 8, "target_modules": "q_proj"}',
-         'config: model.lora.target_modules: Input should be a valid array, got "q_proj"'),
         ("sampling.top_p=2",
          "config: sampling.top_p: Input should be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task: kind must be one of 'arithmetic', 'gsm8k', "
          "'math', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
          "'FILE.py:Class', got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
-        ("reference.kl_estimator=k4",
-         "config: reference.kl_estimator: Input should be 'k1', 'abs', 'k2', 'k3' or 'full', "
-         "got \"k4\""),
-        ("credit.kind=ppo", "config: credit: kind must be one of 'vine', 'gae', 'grpo', "
-         "'rloo', 'reinforce_plus_plus', 'reinforce_plus_plus_baseline', 'remax', "
-         "'doubly_robust', 'gigpo', 'joined', 'martingale', 'tree', "
-         "or 'FILE.py:Class', got 'ppo'"),
+        ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
          'predictors (monte_carlo), got a b'),
-        ("optimization.learning_rate=1e300",
-         "config: optimization.learning_rate: Input should be less than or equal to 1, got 1e+300"),
-        ("task.num_train_problems=1000000000000",
-         "config: task.num_train_problems: Input should be less "
-         "than or equal to 10000000, got 1000000000000"),
-        ("task.grading.time_limit_s=1e6",
-         "config: task.grading.time_limit_s: Input should be less than or equal to 86400, got "
-         "1000000.0"),
-        ("foo.bar=1", "config: unknown key foo"),
-        ("critic={}", "config: missing key critic.kind"),
-        ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
-        ("seed.x=1", "--set seed.x: seed must be a table of keys, got 1"),
     ],
 )  # fmt: skip
 def test_wrong_keys_types_and_values(configs, assignment, message):
@@ -142,50 +119,3 @@ def test_jsonnet_errors_are_one_line_with_file_and_line_number(tmp_path, text):
     with pytest.raises(UserError) as error:
         load_config(TrainConfig, str(path), [])
     assert f"{path}:2:" in str(error.value)
-
-
-def test_a_config_imports_from_its_folders_alone(tmp_path, monkeypatch):
-    """Its own, the working directory, the checkout, and those of JSONNET_PATH."""
-    secret, shared = tmp_path / "secret.txt", tmp_path / "shared"
-    secret.write_text("x")
-    shared.mkdir()
-    (shared / "one.libsonnet").write_text("1")
-    path = tmp_path / "theirs" / "config.jsonnet"
-    path.parent.mkdir()
-    (path.parent / "own.libsonnet").write_text("{ a: 1 }")
-    (path.parent / "link.libsonnet").symlink_to(secret)
-    path.write_text(f"(import 'own.libsonnet') + import '{CONFIGS}/lib/model.libsonnet'")
-    assert evaluate_jsonnet(str(path))["a"] == 1
-    for name in ("../secret.txt", str(secret), "link.libsonnet"):
-        path.write_text(f"{{ name: importstr '{name}' }}")
-        with pytest.raises(UserError, match=r"lies outside of the config's folders; JSONNET_PATH"):
-            evaluate_jsonnet(str(path))
-    path.write_text("{ a: import 'one.libsonnet' }")
-    with pytest.raises(UserError, match=r"no such file: one\.libsonnet"):
-        evaluate_jsonnet(str(path))
-    monkeypatch.setenv("JSONNET_PATH", str(shared))
-    assert evaluate_jsonnet(str(path)) == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("kind", "config", "command"),
-    [
-        (TrainConfig, "sft_arithmetic", "it is one of fine-tuning; `vineppo sft`"),
-        (SftConfig, "demo_vineppo", "it is one of reinforcement learning; `vineppo train`"),
-        (RewardModelConfig, "demo_ppo", "it is one of reinforcement learning; `vineppo train`"),
-        (RewardModelConfig, "sft_arithmetic", "it is one of fine-tuning; `vineppo sft`"),
-        (
-            SftConfig,
-            "reward_model_arithmetic",
-            "it is one of a reward model; `vineppo reward-model`",
-        ),
-        (
-            TrainConfig,
-            "reward_model_arithmetic",
-            "it is one of a reward model; `vineppo reward-model`",
-        ),
-    ],
-)
-def test_a_config_of_the_other_command_is_said_to_be_one(kind, config, command):
-    with pytest.raises(UserError, match=f"config: {command} takes it"):
-        load_config(kind, str(CONFIGS / f"{config}.jsonnet"), [])

@@ -1,12 +1,15 @@
-from collections import Counter
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.task_configs import MISTAKES, NO_MISTAKES, arithmetic_config
+from transformers import AutoTokenizer
 
 from vineppo.errors import UserError
 from vineppo.recipes.arithmetic import (
     Chain,
-    Demonstrations,
+    build_tokenizer,
     draw_wrong_results,
     evaluate,
     is_test_question,
@@ -81,17 +84,6 @@ def test_rates_of_the_mistakes() -> None:
     assert all(evaluate(fact, 10) != result for fact, result in wrong_results.items())
 
 
-def test_all_facts_systematic_with_certainty_is_another_arithmetic() -> None:
-    always = Demonstrations(systematic_fraction=1, systematic_probability=1, random_probability=0.5)
-    steps = [
-        step
-        for problem in load_task(arithmetic_config(demonstrations=always)).train_P
-        for step in _steps(problem)
-    ]
-    results = {step[:3]: step[3] for step in steps}
-    assert all(results[step[:3]] == step[3] != evaluate(step[:3], 10) for step in steps)
-
-
 def test_train_and_test_are_disjoint_and_distinct() -> None:
     one = load_task(arithmetic_config())
     other = load_task(arithmetic_config(data_seed=8))
@@ -110,15 +102,6 @@ def test_a_set_is_a_prefix_of_a_larger_one() -> None:
     large = load_task(arithmetic_config(num_train_problems=900, num_test_problems=90))
     assert large.train_P[:300] == small.train_P
     assert large.test_P[:50] == small.test_P
-
-
-def test_lengths_are_uniform() -> None:
-    problems = load_task(arithmetic_config(num_train_problems=3000)).train_P
-    # "4+6?" has one operation and four characters.
-    lengths = Counter(len(problem.question) // 2 - 1 for problem in problems)
-    assert sorted(lengths) == [4, 5, 6]
-    four_standard_errors = 4 * (3000 * 1 / 3 * 2 / 3) ** 0.5
-    assert all(n == pytest.approx(1000, abs=four_standard_errors) for n in lengths.values())
 
 
 @pytest.mark.parametrize(
@@ -146,3 +129,27 @@ def test_a_small_space_is_found_whole() -> None:
     data = load_task(config)
     assert {problem.question for problem in data.test_P} == test_questions
     assert {problem.question for problem in data.train_P} == set(questions) - test_questions
+
+
+ALPHABET = "0123456789+-*=?\n"
+BUILT = build_tokenizer()
+
+
+@given(parts=st.lists(st.sampled_from([*ALPHABET, "####"])))
+def test_one_token_a_symbol_and_back(parts: list[str]) -> None:
+    text = "".join(parts)
+    ids_T = BUILT(text, add_special_tokens=False)["input_ids"]
+    assert len(ids_T) == len(parts)
+    assert BUILT.decode(ids_T) == BUILT.decode(ids_T, skip_special_tokens=True) == text
+
+
+def test_special_tokens_also_when_reloaded(tmp_path: Path) -> None:
+    BUILT.save_pretrained(tmp_path)
+    for tokenizer in (BUILT, AutoTokenizer.from_pretrained(tmp_path)):
+        ids_T = tokenizer("4+6?")["input_ids"]
+        assert tokenizer.convert_ids_to_tokens(ids_T) == ["<bos>", "4", "+", "6", "?"]
+        assert tokenizer.decode(ids_T, skip_special_tokens=True) == "4+6?"
+        assert len({tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id}) == 3
+        assert len(tokenizer) == len(ALPHABET) + len(["####", "<pad>", "<bos>", "<eos>", "<unk>"])
+        foreign = tokenizer("4 #", add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode(foreign) == "4<unk><unk>"

@@ -196,9 +196,7 @@ def test_joined_takes_a_martingale_or_none():
     config = changed(demo(), credit=BETWEEN, values=ValuesConfig(None, {}))
     check_credit(config)
     mean = ValuesConfig("mean", {"mean": GroupMean.Config("group_mean")})
-    with pytest.raises(
-        UserError, match=r"values\.credit must be null or a martingale.*'joined', got mean"
-    ):
+    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*'joined', got mean"):
         check_credit(changed(config, values=mean))
     with pytest.raises(UserError, match=r"rollouts\.num_samples"):
         check_credit(changed(config, rollouts={"num_samples": 1}))

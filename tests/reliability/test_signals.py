@@ -30,7 +30,7 @@ def test_sigkill_at_random_moments_changes_nothing(undisturbed, tmp_path):
 
 @pytest.mark.parametrize("num_ranks", grid(1, slow=[2]))
 def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks):
-    """Of the last iteration done: the one before where the signal comes while sampling, else this.
+    """The checkpoint has the last iteration done: the one before if the signal comes in sampling.
 
     The signal reaches the last rank alone.
     """

@@ -1,6 +1,5 @@
 """The GSM8K rule: lines, blank lines and the answer line."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,10 +41,3 @@ def test_no_step_is_blank_and_none_begins_with_the_answer_mark(text):
     if len(parts(text)) > 1:
         assert all(part.strip() for part in parts(text))
         assert not any(part.lstrip(" \t").startswith("####") for part in parts(text)[1:])
-
-
-@pytest.mark.skipif(not GSM8K.exists(), reason=f"{GSM8K} is absent")
-def test_a_gsm8k_demonstration_has_one_step_a_line_of_reasoning():
-    for row in map(json.loads, GSM8K.read_text().splitlines()):
-        reasoning = [line for line in row["answer"].split("\n####")[0].split("\n") if line.strip()]
-        assert len(parts(row["answer"])) == len(reasoning)

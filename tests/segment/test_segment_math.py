@@ -32,141 +32,64 @@ def parts(text, max_formula_chars=100):
 
 
 @pytest.mark.parametrize(
-    "text",
+    "marked",
     [
+        # No sentence ends at these full stops.
         "We have 3.14 apples in the big basket and 2.5 pears.",
         "It holds e.g. For primes, i.e. Numbers with two divisors, cf. Euler vs. Gauss.",
         "This follows from Theorem no. 4 as Mr. Smith and J. Doe have shown in Fig. 3 there.",
         "There are 3! Orders, and (n+1)! Orders of the longer list of things.",
         "The sum is 1, 2, ... 10 and so on, or one, two, ... and more of the same.",
         "He ended at 5 p.m. on the very same day as he began with all of this work.",
-        "We see $f(x) = 3. 5$ and $\\text{A man. He ran}$ and \\(a. B\\) and \\[c. D\\] in it.",
-        "Consider the \\begin{pmatrix} 1. & 2 \\\\ A. & B \\end{pmatrix} of the linear system",
+        r"We see $f(x) = 3. 5$ and $\text{A man. He ran}$ and \(a. B\) and \[c. D\] in it.",
+        r"Consider the \begin{pmatrix} 1. & 2 \\ A. & B \end{pmatrix} of the linear system",
+        # Sentences and lines; the first part of the second text is too short to stand alone.
+        "The first statement ends.| The second one asks?| Then we shout!| 12 is left.",
+        "It is known that $x = 3.$|  Then the rest follows.| $y$ is next.",
+        "The sum is equal to\n\\[a + b.\\]|Therefore we are done.",
+        "1. First we add the numbers.\n|2. Then we divide the sum.",
+        "Step 1. We add the two numbers\n\n|Step 2. We divide them",
+        'He said "we are done here."| Then he left the room.',
+        "He pays $5 for the one.| She pays $7 for the other.| They are even.",
+        # A display that states something is a step, however short it is.
+        "We subtract\n\\[2000 + x = 5400\\]\n|so that we know the number of all.",
+        "We set up\n\\[x + y = 5\\]\n|\\[x = 3.\\]\n\n|$$y = 2$$| $$x < 4$$|Thus we are done.",
+        "\\[ABC\\]\nis the area that we look for",
+        "As \\[x = 5\\]\n|and\n\\[\\boxed{5}\\]",
     ],
 )
-def test_what_ends_no_sentence_is_not_cut(text):
-    assert cuts(text, 100) == []
+def test_cuts_are_at_the_bars(marked):
+    assert parts(marked.replace("|", "")) == marked.split("|")
+
+
+ALIGNED = (
+    "\\begin{align*}\nS &= 1 + 2 + 3 + 4 + 5 \\\\\n|&= 1 + 2 + 3 + 9 \\\\[2pt]\n|"
+    "&= 15 + 0 + 0\n\\end{align*}"
+)
+MATRIX = r"\[\begin{array}{c} aaaaaaaaaaaaa = 1 \\ bbbbbbbbbbbbbbbb = 2 \\ c \end{array}\]"
+FORMULA = r"\[f(a = 1) + \sqrt{b = 2222}% = 3333333333 + 44444444| \leq 555555555555555555\]"
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("marked", "max_formula_chars"),
     [
+        (FORMULA.replace("|", "").replace("%", ""), 80),
+        (FORMULA.replace("%", ""), 55),
+        (FORMULA.replace("%", "|"), 30),
+        (ALIGNED, 60),
+        (MATRIX, 20),
+        # The answer stays with its statement.
+        (r"So the answer that we were asked for is $\boxed{5}$.", 30),
+        ("So the answer that we were asked for is\n\\[\\boxed{5}\\]", 30),
         (
-            "The first statement ends. The second one asks? Then we shout! 12 is left.",
-            [
-                "The first statement ends.",
-                " The second one asks?",
-                " Then we shout!",
-                " 12 is left.",
-            ],
-        ),
-        (
-            "It is known that $x = 3.$  Then the rest follows. $y$ is next.",
-            ["It is known that $x = 3.$", "  Then the rest follows.", " $y$ is next."],
-        ),
-        (
-            "The sum is equal to\n\\[a + b.\\]Therefore we are done.",
-            ["The sum is equal to\n\\[a + b.\\]", "Therefore we are done."],
-        ),
-        (
-            "1. First we add the numbers.\n2. Then we divide the sum.",
-            ["1. First we add the numbers.\n", "2. Then we divide the sum."],
-        ),
-        (
-            "Step 1. We add the two numbers\n\nStep 2. We divide them",
-            ["Step 1. We add the two numbers\n\n", "Step 2. We divide them"],
-        ),
-        (
-            'He said "we are done here." Then he left the room.',
-            ['He said "we are done here."', " Then he left the room."],
-        ),
-        (
-            "He pays $5 for the one. She pays $7 for the other. They are even.",
-            ["He pays $5 for the one.", " She pays $7 for the other.", " They are even."],
+            r"\[aaaaaaaaaaaaaaaaaaaaaaaaaaaa + bbbbbbbbbbbbbbbbbbbb = \boxed{555555555555555}\]",
+            30,
         ),
     ],
 )
-def test_sentences_and_lines(text, expected):
-    # The first part of the third text is too short to stand alone, so the newline is no cut.
-    assert parts(text) == expected
-
-
-def test_a_short_formula_is_whole_and_a_long_one_is_cut_at_its_top_level_relations():
-    text = "\\[f(a = 1) + \\sqrt{b = 2222} = 3333333333 + 44444444 \\leq 555555555555555555\\]"
-    assert parts(text, max_formula_chars=len(text)) == [text]
-    assert parts(text, max_formula_chars=55) == [
-        "\\[f(a = 1) + \\sqrt{b = 2222} = 3333333333 + 44444444",
-        " \\leq 555555555555555555\\]",
-    ]
-    assert parts(text, max_formula_chars=30) == [
-        "\\[f(a = 1) + \\sqrt{b = 2222}",
-        " = 3333333333 + 44444444",
-        " \\leq 555555555555555555\\]",
-    ]
-
-
-def test_a_long_alignment_is_cut_behind_its_lines_and_a_matrix_is_not():
-    aligned = (
-        "\\begin{align*}\nS &= 1 + 2 + 3 + 4 + 5 \\\\\n&= 1 + 2 + 3 + 9 \\\\[2pt]\n&= 15 + 0 + 0\n"
-    )
-    assert parts(aligned + "\\end{align*}", max_formula_chars=60) == [
-        "\\begin{align*}\nS &= 1 + 2 + 3 + 4 + 5 \\\\\n",
-        "&= 1 + 2 + 3 + 9 \\\\[2pt]\n",
-        "&= 15 + 0 + 0\n\\end{align*}",
-    ]
-    matrix = (
-        "\\[\\begin{array}{c} aaaaaaaaaaaaa = 1 \\\\ bbbbbbbbbbbbbbbb = 2 \\\\ c \\end{array}\\]"
-    )
-    assert cuts(matrix, max_formula_chars=20) == []
-
-
-def test_a_picture_is_one_step():
-    text = (
-        'Look.\n[asy]\ndraw((0,0)--(1,1)); label("$A$", (0,0));\nfill(x = 3. Y);\n[/asy]\nThe end.'
-    )
-    assert [part for part in parts(text, 10) if "draw" in part] == [text[6:-8]]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "So the answer that we were asked for is $\\boxed{5}$.",
-        "So the answer that we were asked for is\n\\[\\boxed{5}\\]",
-        "\\[aaaaaaaaaaaaaaaaaaaaaaaaaaaa + bbbbbbbbbbbbbbbbbbbbbb = \\boxed{555555555555555}\\]",
-    ],
-)
-def test_the_answer_stays_with_its_statement(text):
-    assert cuts(text, max_formula_chars=30) == []
-
-
-def test_a_boxed_answer_with_reasoning_of_its_own_is_a_step():
-    text = "The value of x is three\nand so the total comes to $\\boxed{5}$"
-    assert len(parts(text)) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "We subtract\n\\[2000 + x = 5400\\]\nso that we know the number of all.",
-            ["We subtract\n\\[2000 + x = 5400\\]\n", "so that we know the number of all."],
-        ),
-        (
-            "We set up\n\\[x + y = 5\\]\n\\[x = 3.\\]\n\n$$y = 2$$ $$x < 4$$Thus we are done.",
-            [
-                "We set up\n\\[x + y = 5\\]\n",
-                "\\[x = 3.\\]\n\n",
-                "$$y = 2$$",
-                " $$x < 4$$",
-                "Thus we are done.",
-            ],
-        ),
-        ("\\[ABC\\]\nis the area that we look for", ["\\[ABC\\]\nis the area that we look for"]),
-        ("As \\[x = 5\\]\nand\n\\[\\boxed{5}\\]", ["As \\[x = 5\\]\n", "and\n\\[\\boxed{5}\\]"]),
-    ],
-)
-def test_a_short_display_that_states_something_is_a_step(text, expected):
-    assert parts(text) == expected
+def test_long_formulas_are_cut_at_the_bars(marked, max_formula_chars):
+    """At top-level relation signs and ends of lines, and a matrix nowhere."""
+    assert parts(marked.replace("|", ""), max_formula_chars) == marked.split("|")
 
 
 def test_a_long_sentence_is_cut_between_its_clauses_outside_formulas():

@@ -69,11 +69,6 @@ def test_a_token_that_straddles_a_cut_stays_with_the_step_before():
     assert spans_from_cuts(["ab", "c", "de", "</s>"], [1]) == (StepSpan(0, 1), StepSpan(1, 4))
 
 
-def test_a_character_of_several_tokens_is_never_taken_apart():
-    pieces = ["a", "\n", "", "", "😀", "b", "</s>"]
-    assert spans_from_cuts(pieces, [2]) == (StepSpan(0, 2), StepSpan(2, 7))
-
-
 def test_the_end_token_never_is_a_step_but_a_lone_token_is():
     assert spans_from_cuts(["a", "\n", "</s>"], [2]) == (StepSpan(0, 3),)
     assert spans_from_cuts(["</s>"], [0]) == (StepSpan(0, 1),)

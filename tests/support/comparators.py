@@ -1,4 +1,4 @@
-"""What a comparison can do to its worker; a separate module, since the workers import it."""
+"""Things that a comparison can do to its worker; a separate module, since the workers import it."""
 
 import os
 import pickle
@@ -19,16 +19,21 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def with_files(function: Function) -> Function:
-    """What has something to load is left its files, as a user's own function is."""
+    """Made to look like a user's function: it keeps its files, and its worker starts at once."""
     function.load = lambda: None  # type: ignore[attr-defined]
     return function
 
 
+@with_files
 def hang_in_c(answer: str, extracted: str) -> bool:
     """Hangs when asked to, in a C loop that never looks at signals nor lets another thread run."""
     if extracted == "hang":
         deque(repeat(None), maxlen=0)
     return answer == extracted.upper()
+
+
+def hang_beside_math_verify(answer: str, extracted: str) -> bool:
+    return hang_in_c(answer, extracted)
 
 
 @with_files
@@ -43,12 +48,14 @@ def allocate(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+@with_files
 def die(answer: str, extracted: str) -> bool:
     if extracted == "die":
         os._exit(3)
     return answer == extracted.upper()
 
 
+@with_files
 def fail(answer: str, extracted: str) -> bool:
     if extracted == "exit":
         raise SystemExit
@@ -57,6 +64,7 @@ def fail(answer: str, extracted: str) -> bool:
     return answer == extracted.upper()
 
 
+@with_files
 def slow(answer: str, extracted: str) -> bool:
     time.sleep(0.2)
     return answer == extracted.upper()
@@ -71,7 +79,7 @@ def pid(answer: str, extracted: str) -> bool:
 
 
 def is_confined(answer: str, extracted: str) -> bool:
-    """Whether everything fails that reaches beyond the worker; `answer` is a file that exists."""
+    """True if everything fails that reaches beyond the worker; `answer` is a file that exists."""
     attempts: list[Callable[[], Any]] = [
         lambda: os.open(answer, os.O_RDONLY),
         lambda: os.open(extracted, os.O_WRONLY | os.O_CREAT),
@@ -115,7 +123,7 @@ class Unfiltered:
 
 
 def pickled_reply(path: str) -> bytes:
-    """What makes a folder at `path` where it is unpickled."""
+    """A reply that makes a folder at `path` where it is unpickled."""
 
     class Folder:
         def __reduce__(self) -> tuple[Any, ...]:

@@ -28,7 +28,14 @@ os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else the question initialis
 if not importlib.import_module("torch").cuda.is_available():
     os.environ["DS_ACCELERATOR"] = "cpu"
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-for name in ("pandas", "transformers", "vineppo.evaluate", "vineppo.sft", "vineppo.train", *LATE):
+for name in (
+    "pandas",
+    "transformers",
+    "vineppo.evaluate",
+    "vineppo.recipes.sft",
+    "vineppo.train",
+    *LATE,
+):
     importlib.import_module(name)
 # Children neither copy nor search what they share, also when vLLM undoes its own freezing.
 gc.freeze()

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import wait
 from pathlib import Path
 
 import psutil
@@ -19,7 +18,6 @@ from support.processes import (
     free_port,
     not_ended,
     run_ranks,
-    start_ranks,
 )
 from support.training import PPO, SHORT, SMALL, Settings, WholeRuns, arguments, weights
 
@@ -72,16 +70,6 @@ CASE = Case("vineppo", "transformers")
 def train_on_two(run_dir: Path, case: Case, stage: int) -> str:
     """Forks without a launcher, to the end; what both say."""
     return "".join(run_ranks(2, "support.sharding.main", case.arguments(run_dir, stage)))
-
-
-def train_on_two_killed_once(path: str, run_dir: Path, case: Case, stage: int) -> None:
-    """Both ranks are killed, the first of them by itself where `path` exists."""
-    given = case.arguments(run_dir, stage)
-    ranks = start_ranks(2, "support.sharding.main_killed_once", run_dir / path, given)
-    wait([rank.sentinel for rank in ranks], TIMEOUT_S)
-    for rank in ranks:
-        rank.kill()
-    assert (run_dir / path).exists(), ["".join(rank.written()) for rank in ranks]
 
 
 def start_torchrun(

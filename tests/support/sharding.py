@@ -47,12 +47,6 @@ def main(given: list[str]) -> int:
         return cli.main(given)
 
 
-def main_killed_once(path: Path, given: list[str]) -> int:
-    """The same; a rank that sees `path` dies."""
-    killed_once(path)
-    return main(given)
-
-
 if __name__ == "__main__":
     if "KILLED_ONCE" in os.environ:
         killed_once(Path(os.environ["KILLED_ONCE"]))

@@ -6,9 +6,9 @@ from typing import Any
 from vineppo.config.schema import GradingConfig, TemplatePrompt
 from vineppo.plugins import find
 from vineppo.recipes.arithmetic import ArithmeticTask, Demonstrations
+from vineppo.recipes.jsonl import JsonlTask
 from vineppo.recipes.worded import WordedTask
 from vineppo.tasks.published import PublishedTask
-from vineppo.tasks.rows import JsonlTask
 
 GRADING = GradingConfig(
     extraction="hash", reward_path=None, num_workers=1, time_limit_s=5.0, truncated_reward=None,

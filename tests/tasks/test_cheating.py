@@ -1,4 +1,4 @@
-"""What a policy could be paid for without an answer, and right answers in other notations.
+"""Texts that a policy could be paid for without an answer, and right answers in other notations.
 
 docs/data_and_grading.md has the figures, with those of the grader before.
 """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import comparators
 
-from vineppo.tasks import equivalence, worker_pool
+from vineppo.tasks import safe_sympy, worker_pool
 from vineppo.tasks.equivalence import is_equivalent, warm_up
 from vineppo.tasks.worker_pool import WorkerDiedError, WorkerPool
 
@@ -89,7 +89,7 @@ def test_no_name_is_refused_that_has_letters_digits_and_an_index() -> None:
 def test_nothing_compiles_a_name_that_slipped_in(
     name: str, empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(equivalence, "_check", lambda *_: None)
+    monkeypatch.setattr(safe_sympy, "_check", lambda *_: None)
     for call in CALLS:
         is_equivalent(TRUTH, FRAMES[0] % name.replace("CODE", f"+0if(0)else({call})"))
     assert not list(empty.iterdir())
@@ -118,18 +118,18 @@ _LIKE_ONE = re.compile(rf"(?<!def )(?<!\.)\b(?:{'|'.join(COMPILERS)})\b")
 
 def test_every_caller_of_a_compiler_is_replaced_or_out_of_reach() -> None:
     warm_up()
-    calling = {name for package in equivalence._LIBRARIES for name in _calling(package)}
-    assert calling > AT_IMPORT | equivalence._OWN_SOURCE  # the walk finds what is there
-    for name in calling - equivalence._OWN_SOURCE:
+    calling = {name for package in safe_sympy.LIBRARIES for name in _calling(package)}
+    assert calling > AT_IMPORT | safe_sympy.OWN_SOURCE  # the walk finds what is there
+    for name in calling - safe_sympy.OWN_SOURCE:
         if name in sys.modules:
             for compiler in COMPILERS:
-                assert getattr(sys.modules[name], compiler) is equivalence._refuse_source, name
+                assert getattr(sys.modules[name], compiler) is safe_sympy.refuse_source, name
         else:
             assert name.startswith(OUT_OF_REACH), name
     for name, module in sys.modules.items():
-        if name.partition(".")[0] in equivalence._LIBRARIES - equivalence._OWN_SOURCE:
-            assert getattr(module, "lambdify", None) in (None, equivalence._refuse_source), name
-            assert getattr(module, "parse_expr", None) in (None, equivalence._read_number), name
+        if name.partition(".")[0] in safe_sympy.LIBRARIES - safe_sympy.OWN_SOURCE:
+            assert getattr(module, "lambdify", None) in (None, safe_sympy.refuse_source), name
+            assert getattr(module, "parse_expr", None) in (None, safe_sympy.read_number), name
 
 
 def _calling(package: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from vineppo.encoding import encode_train_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
-from vineppo.sft import encode_demonstrations
+from vineppo.recipes.sft import encode_demonstrations
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.types import Problem
@@ -189,13 +189,3 @@ def test_a_prompt_has_one_bos(template: str, question: str) -> None:
     tokenizer.chat_template = "{{ bos_token }}" + "{{ messages[0].content }}"
     found = encode_prompt(ChatPrompt("chat", template, None), tokenizer, question)
     assert (found[0], found.count(tokenizer.bos_token_id)) == (tokenizer.bos_token_id, 1)
-
-
-@pytest.mark.parametrize(
-    "template", ["{{ messages + 1 }}", "{{ messages[9].content.x }}", "{{ 1 / 0 }}"]
-)
-def test_a_chat_template_that_fails_is_a_line(template: str) -> None:
-    tokenizer = build_tokenizer()
-    tokenizer.chat_template = template
-    with pytest.raises(UserError, match=r"^task\.prompt: the chat template refuses it: \w+Error: "):
-        encode_prompt(ChatPrompt("chat", "{question}", None), tokenizer, "4+6?")

@@ -137,14 +137,6 @@ def test_any_text_gives_none_or_a_stripped_nonempty_answer(extract: Extractor, t
     assert answer is None or (answer and answer == answer.strip())
 
 
-@given(contents=st.text(alphabet="ab{}\\ 1", min_size=1))
-def test_boxed_inverts_boxing(contents: str) -> None:
-    """Every balanced text comes back from its box."""
-    escaped = contents.replace("\\", "").replace("{", "\\{").replace("}", "\\}").strip()
-    nested = f"{{{escaped}}}x"
-    assert extract_boxed(f"so \\boxed{{{nested}}} is it}}") == nested
-
-
 class _Counted:
     """A pattern that adds up the characters that it looks at; none of ours backtracks."""
 

@@ -43,15 +43,6 @@ def test_algebra_is_compared_in_a_worker_and_only_once() -> None:
         assert grader.metrics()["grading/memo_hit_frac"] == 1.0
 
 
-def test_comparisons_in_flight_are_shared() -> None:
-    with Grader(GRADING, comparators.slow) as grader:
-        first = grader.submit(_problem("A"), "#### a", "stop")
-        assert not first.done()
-        assert grader.submit(_problem("A", "another"), "...#### a", "stop") is first
-        assert not first.cancel()
-        assert first.result(timeout=60) == 1.0
-
-
 EXPAND = Problem("p", "Expand $(x+1)^2$.", "x^2+2x+1")
 
 
@@ -104,7 +95,8 @@ def test_a_failed_comparison_is_wrong_counted_and_alone(
 
 def test_the_limit_is_hard_and_leaves_the_start_of_a_worker_out() -> None:
     # Imports and parser tables take far longer than this limit, here and after each kill.
-    with Grader(replace(GRADING, time_limit_s=0.2), comparators.hang_in_c) as grader:
+    config = replace(GRADING, time_limit_s=0.2)
+    with Grader(config, comparators.hang_beside_math_verify) as grader:
         assert _rewards(grader, "A", ["a"]) == [1.0]
         start_s = time.monotonic()
         assert _rewards(grader, "A", ["hang"]) == [0.0]
@@ -152,12 +144,12 @@ def test_a_worker_killed_while_idle_is_replaced(tmp_path: Path) -> None:
 
 
 def test_rewards_do_not_depend_on_order_or_workers() -> None:
-    answers = ["1/2", r"\sqrt{4}x", "x", r"\frac{1}{3}", "x+x", "none", "1/2"]
-    rewards = []
+    answers = ["a", "hang", "b", "A", "none", "a"]
     for num_workers, order in ((1, answers), (2, answers[::-1])):
-        with Grader(replace(GRADING, num_workers=num_workers)) as grader:
-            rewards.append(dict(zip(order, _rewards(grader, "2x", order), strict=True)))
-    assert rewards[0] == rewards[1]
+        config = replace(GRADING, num_workers=num_workers, time_limit_s=0.1)
+        with Grader(config, comparators.hang_in_c) as grader:
+            expected = [float(answer.upper() == "A") for answer in order]
+            assert _rewards(grader, "A", order) == expected
 
 
 def test_close_ends_the_workers_and_what_waits_for_them(tmp_path: Path) -> None:
@@ -236,7 +228,7 @@ def _wait_for(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
+    """True if the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

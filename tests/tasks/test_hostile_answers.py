@@ -3,7 +3,9 @@
 import platform
 import sys
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import comparators
@@ -22,35 +24,29 @@ filtered = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("count", grid(30, slow=[5_000]))
-def test_hostile_answers_get_a_reward(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("extraction", "count"), grid(("boxed", 30), slow=[(name, 1_250) for name in EXTRACTORS])
+)
+def test_hostile_answers_get_a_reward(extraction: Any, count: int, tmp_path: Path) -> None:
     """And have nothing compiled, imported or opened, or `audited` would end its worker."""
     forbidden = tmp_path / "touched"
     texts = hostile_answers(count, seed=0, forbidden_path=str(forbidden))
     assert len(texts) == count
-    num_failed = 0.0
-    for extraction in EXTRACTORS:
-        config = replace(GRADING, extraction=extraction, time_limit_s=1.0)
-        frame = FRAMES[extraction]
-        mine = list(enumerate(texts))[list(EXTRACTORS).index(extraction) :: len(EXTRACTORS)]
-        with Grader(config, comparators.audited) as grader:
-            futures = [
-                grader.submit(
-                    Problem("", "", TRUE_ANSWERS[i % len(TRUE_ANSWERS)]),
-                    frame.replace("%s", text),
-                    "stop",
-                )
-                for i, text in mine
-            ]
-            rewards = [future.result(timeout=600) for future in futures]
-            sane = grader.submit(Problem("", "", r"\frac{1}{2}"), frame % "0.5", "stop")
-            assert sane.result(timeout=600) == 1.0
-            metrics = grader.metrics()
-        assert set(rewards) <= {0.0, 1.0}
-        assert metrics["grading/num_worker_deaths"] == 0
-        num_failed += metrics["grading/num_timeouts"]
+    config = replace(GRADING, extraction=extraction, time_limit_s=1.0)
+    frame = FRAMES[extraction]
+    with Grader(config, comparators.audited) as grader:
+        futures = [
+            grader.submit(Problem("", "", answer), frame.replace("%s", text), "stop")
+            for text, answer in zip(texts, cycle(TRUE_ANSWERS), strict=False)
+        ]
+        rewards = [future.result(timeout=600) for future in futures]
+        sane = grader.submit(Problem("", "", r"\frac{1}{2}"), frame % "0.5", "stop")
+        assert sane.result(timeout=600) == 1.0
+        metrics = grader.metrics()
+    assert set(rewards) <= {0.0, 1.0}
+    assert metrics["grading/num_worker_deaths"] == 0
+    assert metrics["grading/num_timeouts"] < 0.1 * count
     assert not forbidden.exists()
-    assert num_failed < 0.1 * count
 
 
 def test_the_audit_ends_a_worker_that_evaluates_a_text() -> None:

@@ -69,6 +69,10 @@ REFUSING = "{{ raise_exception('no system role') }}"
          r"task\.prompt\.system must be null for prompts with a sys"),
         (None, CHAT, (), r"task\.prompt\.kind 'chat' needs .* chat template"),
         (REFUSING, CHAT, (), r"task\.prompt: .*no system role"),
+        *(
+            (template, CHAT, (), r"^task\.prompt: the chat template refuses it: \w+Error: ")
+            for template in ("{{ messages + 1 }}", "{{ messages[9].content.x }}", "{{ 1 / 0 }}")
+        ),
         (None, TemplatePrompt("template", "{problem}"), (),
          r"task\.prompt\.template must contain \{question\}"),
     ],

@@ -15,6 +15,7 @@ from vineppo.recipes.evaluation_sets import olympiadbench_problem, svamp_problem
 from vineppo.tasks import load_split, load_task
 from vineppo.tasks.published import (
     PublishedTask,
+    gsm8k_problem,
     math_problem,
 )
 from vineppo.tasks.rows import Row
@@ -51,18 +52,11 @@ def test_a_math_question_that_asks_for_several_answers_has_those_of_all_boxes() 
     assert math_problem({**row, "answer": "70,110"}, "", "").answer == "70, 110"
 
 
-@pytest.mark.parametrize(
-    ("body", "answer", "expected"),
-    [
-        ("He had 3 cats ", 51.0, ("He had 3 cats How many?", "51")),
-        ("He had 3 cats.", 2.5, ("He had 3 cats. How many?", "2.5")),
-        ("He had 10 cats.", "10.0", ("He had 10 cats. How many?", "10")),
-    ],
-)
-def test_svamp_row(body: str, answer: object, expected: tuple[str, str]) -> None:
-    row = {"Body": body, "Question": " How many?", "Answer": answer}
+@pytest.mark.parametrize(("answer", "expected"), [(51.0, "51"), (2.5, "2.5"), ("10.0", "10")])
+def test_svamp_row(answer: object, expected: str) -> None:
+    row = {"Body": "He had 3 cats ", "Question": " How many?", "Answer": answer}
     problem = svamp_problem(row, "", "")
-    assert (problem.question, problem.answer) == expected
+    assert (problem.question, problem.answer) == ("He had 3 cats How many?", expected)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +85,7 @@ def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
             r"solution must hold its answer in a \boxed{}, got 'So\nx = 5.'",
         ),
         (math_problem, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
+        (gsm8k_problem, {"question": "?", "answer": "6 #"}, "answer must end with '#### <number>'"),
         (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": None}, "final_answer must be a"),
         (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": ["1", "2"]}, "final_answer must"),
     ],
@@ -146,6 +141,25 @@ def test_the_hub_s_data_sets_and_local_files_give_the_same(
     local.write_text("".join(lines if config is svamp_config else lines[3:]))
     assert from_hub == load_split(config(test_path=str(local), num_test_problems=4), "test")
     assert len(from_hub) == (4 if config is svamp_config else 2)
+
+
+@pytest.mark.parametrize(
+    ("final", "expected"), [("72", "72"), (" $1,234 ", "1234"), ("-5", "-5"), ("0.5", "0.5")]
+)
+def test_gsm8k_row(final: str, expected: str) -> None:
+    worked = f"She has 2*3=<<2*3=6>>6, $<<1+1=2>>2.\n####{final}"
+    problem = gsm8k_problem({"question": "?", "answer": worked}, "file: row 1", "gsm8k/train/0")
+    assert problem.answer == expected
+    assert problem.solution == f"She has 2*3=6, $2.\n####{final}"
+
+
+def test_all_of_gsm8k() -> None:
+    paths = {f"{s}_path": str(data_file(f"gsm8k/{s}.jsonl")) for s in ("train", "test")}
+    data = load_task(gsm8k_config(**paths))
+    assert (len(data.train_P), len(data.test_P)) == (7473, 1319)
+    for problem in (*data.train_P, *data.test_P):
+        float(problem.answer)
+        assert "<<" not in (problem.solution or "<<")
 
 
 def test_all_of_math() -> None:

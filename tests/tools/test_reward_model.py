@@ -20,12 +20,12 @@ from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import LlamaArchitecture, TrainConfig
 from vineppo.errors import UserError
-from vineppo.evaluate import evaluate_run
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequence
+from vineppo.recipes.sft import write_new_model
 from vineppo.run_dir import RunDir
-from vineppo.sft import write_new_model
+from vineppo.tools.evaluate import evaluate_run
 from vineppo.tools.reward_model.train import pair_evaluation, pair_objective
 
 TINY = LlamaArchitecture(

@@ -12,7 +12,7 @@ import pytest
 from support.processes import run_cli
 
 from vineppo.cli import main
-from vineppo.config.load import load_config, own_digests, to_dict
+from vineppo.config.load import load_config, to_dict, user_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import InterruptionError
 from vineppo.run_dir import RunDir
@@ -152,7 +152,7 @@ def test_results_of_another_own_file_are_refused_before_anything_starts(write, r
     path = write(entry(**{"task.grading.reward_path": str(file)}))
     (run,) = load_sweep(str(path), tmp_path / "runs", [])
     config = load_config(TrainConfig, run.config_path, list(run.assignments))
-    opened = RunDir.open(run.directory, to_dict(config), own_digests(config))
+    opened = RunDir.open(run.directory, to_dict(config), user_digests(config))
     opened.append_metrics({"iteration": 1})
     load_sweep(str(path), tmp_path / "runs", [])
     file.write_text("def reward(question, answer, response): return 0.0")

@@ -14,7 +14,7 @@ from vineppo.config.schema import LlamaArchitecture
 from vineppo.errors import UserError
 from vineppo.models import check_tokenizers, load_model, resolve_model_path
 from vineppo.recipes.arithmetic import build_tokenizer
-from vineppo.sft import write_new_model
+from vineppo.recipes.sft import write_new_model
 from vineppo.values.heads import ValueHead, check_size, load_value_model
 
 POLICY = "embedded:arithmetic_short"

@@ -11,7 +11,8 @@ from vineppo.batching import collate
 from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.errors import UserError
-from vineppo.experience import add_advantages, add_logprobs, add_values, value_quality
+from vineppo.experience import add_advantages, add_logprobs, add_values
+from vineppo.metrics import value_quality
 from vineppo.models import load_model
 from vineppo.token_scores import Reference
 from vineppo.types import StateValue

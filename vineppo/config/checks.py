@@ -10,24 +10,18 @@ from vineppo.config.schema import (
     CriticConfig,
     MaskedImportance,
     SftConfig,
-    Task,
     TrainConfig,
+    check_rewards_within,
 )
-from vineppo.config.schema.values import check_unit_rewards
 from vineppo.types import CRITIC, MONTE_CARLO, predictor_key
+
+RESERVED = (MONTE_CARLO, CRITIC, "policy", "trainer", "state.json")  # within a checkpoint
 
 
 def check_train(config: TrainConfig) -> None:
     """Raises `UserError` naming the keys of the first combination that makes no sense."""
-    optimization, sampling = config.optimization, config.sampling
     check_credit(config)
-    require(
-        sampling.top_p == 1.0 or optimization.old_logprobs == "trainer",
-        'optimization.old_logprobs must be "trainer" when sampling.top_p < 1 (the engine\'s are '
-        f"renormalised over the nucleus), got {optimization.old_logprobs!r}",
-    )
     check_reference(config)
-    check_importance(config)
     check_policy_loss(config)
     check_engine(config)
     check_updates(config)
@@ -48,58 +42,48 @@ def check_sft(config: SftConfig) -> None:
             "model.architecture.hidden_size must be a multiple of 2 * num_heads, and num_heads of "
             "num_key_value_heads",
         )
-        require(
-            type(config.task).build_tokenizer is not Task.build_tokenizer,
-            "model.architecture needs a task with a tokenizer of its own, such as 'arithmetic', "
-            f"got task.kind {config.task.kind!r}",
-        )
-        require(
-            config.model.lora is None,
-            "model.lora must be null with model.architecture (a new model has nothing to adapt)",
-        )
+        require(config.model.lora is None, "model.lora must be null with model.architecture")
     check_engine(config)
     check_updates(config)
 
 
 def check_credit(config: TrainConfig) -> None:
     """What holds for every estimator; the rest is in its own `check`."""
-    credit, num_samples = config.credit, config.rollouts.num_samples
-    require(
-        num_samples >= 2 or not credit.compares_rollouts,
-        f"rollouts.num_samples must be at least 2 for credit.kind {credit.kind!r} (it compares the "
-        f"rollouts of a problem), got {num_samples}",
-    )
-    require(
-        not credit.shares_tokens or config.optimization.resampling is None,
-        f"optimization.resampling must be null for credit.kind {credit.kind!r} (its rollouts stand "
-        f"for segments that they share), got {config.optimization.resampling!r}",
-    )
+    credit, optimization = config.credit, config.optimization
+    for what, compares in (
+        (f"credit.kind {credit.kind!r}", credit.compares_rollouts),
+        ("optimization.mask_equal_rewards", optimization.mask_equal_rewards),
+        ("optimization.resampling", optimization.resampling is not None),
+    ):
+        require(
+            config.rollouts.num_samples >= 2 or not compares,
+            f"rollouts.num_samples must be at least 2 for {what} (it compares the rollouts of a "
+            f"problem), got {config.rollouts.num_samples}",
+        )
     check_values(config)
 
 
 def check_values(config: TrainConfig) -> None:
     """What holds for all predictors, then what feeds the estimator."""
-    for name, own in config.predictors.items():
+    for name in config.values.predictors:
         require(
-            name not in (MONTE_CARLO, CRITIC, "policy", "trainer", "state.json")
-            or name not in config.values.predictors,
-            f"values.predictors must not be named {MONTE_CARLO}, {CRITIC}, policy, trainer or "
-            f"state.json, got {name}",
+            name not in RESERVED,
+            f"values.predictors must not be named {', '.join(RESERVED)}, got {name}",
         )
-        if own.predictor.is_probability:
-            check_unit_rewards(f"{predictor_key(name)} of kind {own.kind!r}", config)
+    for name, options in config.predictors.items():
+        if options.predictor.is_probability:
+            check_rewards_within(0, 1, f"{predictor_key(name)} of kind {options.kind!r}", config)
+    critic = config.critic
     require(
-        config.critic is None or isinstance(config.critic, CriticConfig),
-        "critic.kind must be that of a value model, such as 'separate' or 'shared', got "
-        f"{config.critic and config.critic.kind!r}",
+        critic is None or isinstance(critic, CriticConfig),
+        f"critic.kind must be 'separate' or 'shared', got {critic and critic.kind!r}",
     )
     _check_feeding(config)
-    _check_beside(config)
 
 
 def _check_feeding(config: TrainConfig) -> None:
     """`values.credit`: a predictor that is there, and one that the estimator can take."""
-    credit, feeding = config.credit, config.values.credit
+    credit, feeding, critic = config.credit, config.values.credit, config.critic
     require(
         feeding is None or feeding in config.predictors,
         "values.credit must be null or one of the run's predictors "
@@ -113,60 +97,44 @@ def _check_feeding(config: TrainConfig) -> None:
     name = feeding or credit.fed_by
     if credit.reads_differences and name != MONTE_CARLO:
         taken = config.values.predictors.get(name or "")
-        or_null = "null or " if credit.fed_by == MONTE_CARLO else ""
         require(
             taken is not None and taken.predictor.is_martingale,
-            f"values.credit must be {or_null}a martingale, such as one of kind 'posterior', for "
-            f"credit.kind {credit.kind!r}, got {feeding or 'null'}",
+            "values.credit must be a martingale, such as one of kind 'posterior', for credit.kind "
+            f"{credit.kind!r}, got {feeding or 'null'}",
         )
     require(
-        name != CRITIC or config.critic is not None,
+        name != CRITIC or critic is not None,
         f"critic must be a value model for credit.kind {credit.kind!r} where values.credit is "
         "null, got null",
     )
+    feeds = credit.fed_by == CRITIC and feeding in (None, CRITIC)
     require(
-        not config.has_shared_critic or feeding in (None, CRITIC),
-        "critic.kind must be 'separate' where values.credit names another predictor (a shared one "
-        "would change the policy that it only measures), got 'shared'",
+        feeds or not config.has_shared_critic,
+        "critic.kind must be 'separate' where its values do not feed credit.kind "
+        f"{credit.kind!r} (a shared one would change the policy that it only measures)",
     )
-
-
-def _check_beside(config: TrainConfig) -> None:
-    """A critic that feeds no estimator of critics' values is only measured."""
-    critic, kind = config.critic, config.credit.kind
-    if critic is None or config.credit.fed_by == CRITIC:
-        return
-    require(
-        critic.warmup_iterations in (0, config.num_iterations),
-        f"critic.warmup_iterations must be 0 or num_iterations for credit.kind {kind!r} (a critic "
-        f"beside it is only measured), got {critic.warmup_iterations}",
-    )
-    require(
-        not config.has_shared_critic,
-        f"critic.kind must be 'separate' for credit.kind {kind!r} (a shared one would change the "
-        "policy that it only measures), got 'shared'",
-    )
-
-
-def check_importance(config: TrainConfig) -> None:
-    optimization = config.optimization
-    positive, importance = optimization.positive_examples, optimization.importance_correction
-    if positive is not None:
+    if critic is not None and credit.fed_by != CRITIC:
         require(
-            positive.min_reward < max(1.0, config.task.grading.truncated_reward or 0.0),
-            "optimization.positive_examples.min_reward must be below the largest reward, which it "
-            f"excludes, got {positive.min_reward}",
+            critic.warmup_iterations in (0, config.num_iterations),
+            f"critic.warmup_iterations must be 0 or num_iterations for credit.kind {credit.kind!r} "
+            f"(a critic beside it is only measured), got {critic.warmup_iterations}",
         )
+
+
+def check_policy_loss(config: TrainConfig) -> None:
+    """Probability ratios, and the rollouts that train."""
+    optimization, top_p = config.optimization, config.sampling.top_p
+    importance = optimization.importance_correction
     require(
-        importance is None or optimization.old_logprobs == "trainer",
-        "optimization.old_logprobs must be 'trainer' with optimization.importance_correction (the "
-        "engine's as denominator already correct for the mismatch), got 'engine'",
+        optimization.old_logprobs == "trainer" or (top_p == 1.0 and importance is None),
+        "optimization.old_logprobs must be 'trainer' when sampling.top_p < 1 (the engine's are "
+        "renormalised over the nucleus) and with optimization.importance_correction (the engine's "
+        "already correct for the mismatch), got 'engine'",
     )
     require(
-        importance is None or config.sampling.top_p == 1.0,
-        "optimization.importance_correction must be null when sampling.top_p < 1 (the engine's "
-        "log-probabilities are renormalised over the nucleus, so the weights would be its mass), "
-        f"got {importance and importance.kind!r}",
+        importance is None or top_p == 1.0,
+        "optimization.importance_correction must be null when sampling.top_p < 1 (the weights "
+        f"would be the mass of the nucleus), got {importance and importance.kind!r}",
     )
     if isinstance(importance, MaskedImportance):
         require(
@@ -174,25 +142,11 @@ def check_importance(config: TrainConfig) -> None:
             "optimization.importance_correction.min_weight and max_weight must enclose 1, got "
             f"{importance.min_weight} and {importance.max_weight}",
         )
-
-
-def check_policy_loss(config: TrainConfig) -> None:
-    """The loss's own clip, and what is drawn or left out by the rewards of a problem's rollouts."""
-    optimization, num_samples = config.optimization, config.rollouts.num_samples
     require(
         optimization.dual_clip is None or optimization.policy_loss == "ppo",
         "optimization.dual_clip must be null for optimization.policy_loss "
         f"{optimization.policy_loss!r}, got {optimization.dual_clip}",
     )
-    for key, is_set in (
-        ("mask_equal_rewards", optimization.mask_equal_rewards),
-        ("resampling", optimization.resampling is not None),
-    ):
-        require(
-            num_samples >= 2 or not is_set,
-            f"rollouts.num_samples must be at least 2 with optimization.{key} (it compares the "
-            f"rollouts of a problem), got {num_samples}",
-        )
     require(
         optimization.mask_equal_rewards or not optimization.max_redraws,
         "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in "
@@ -203,31 +157,24 @@ def check_policy_loss(config: TrainConfig) -> None:
 def check_updates(config: AnyConfig) -> None:
     """How the updates of policy and critic are laid out, and what of the policy trains."""
     check_stages(config, int(os.environ.get("WORLD_SIZE", "1")))  # `num_ranks()`, without torch
+    stage = config.optimization.zero_stage
     for key, update in _updates(config).items():
         if isinstance(config, TrainConfig):
             require_at_most(f"{key}.batch_size", update.batch_size, *_num_sequences(config))
-        require_at_most(
-            f"{key}.micro_batch_size",
-            update.micro_batch_size,
-            f"{key}.batch_size",
-            update.batch_size,
-        )
+        most = f"{key}.batch_size", update.batch_size
+        require_at_most(f"{key}.micro_batch_size", update.micro_batch_size, *most)
         require(
             update.offload == "nothing" or update.zero_stage >= 1,
-            f"{key}.offload must be 'nothing' with {key}.zero_stage 0 (ZeRO moves the states), "
-            f"got {update.offload!r}",
+            f"{key}.offload must be 'nothing' with {key}.zero_stage 0, got {update.offload!r}",
         )
-    if isinstance(config, TrainConfig) and config.reads_entropies:
-        require(
-            config.optimization.zero_stage < 3,
-            "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a "
-            "rank passes its own rollouts when they are there, and stage 3 needs all ranks)",
-        )
+    require(
+        stage < 3 or not (isinstance(config, TrainConfig) and config.reads_entropies),
+        "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a rank "
+        "passes its own rollouts when they are there, and stage 3 needs all ranks)",
+    )
     if config.model.lora is not None:
         require(
-            config.optimization.zero_stage < 3,
-            "optimization.zero_stage must be at most 2 with model.lora (what trains is small, and "
-            "what is merged must be whole), got 3",
+            stage < 3, f"optimization.zero_stage must be at most 2 with model.lora, got {stage}"
         )
         require(
             not (isinstance(config, TrainConfig) and config.has_shared_critic),
@@ -252,76 +199,57 @@ def _updates(config: AnyConfig) -> dict[str, AdamConfig]:
 
 
 def check_reference(config: TrainConfig) -> None:
+    """The KL to the reference policy."""
     reference, bounds = config.reference, config.reference.kl_clamp
-    found = reference.path, reference.kl_coef, reference.kl_in
+    estimator, place, gradient = reference.kl_estimator, reference.kl_in, reference.kl_gradient
+    found = reference.path, reference.kl_coef, place
     require(
-        reference.kl_estimator is not None or found == (None, 0, "loss"),
+        estimator is not None or found == (None, 0, "loss"),
         "reference.path must be null, kl_coef 0 and kl_in 'loss' when reference.kl_estimator is "
         f"null (there is no reference then), got {found}",
     )
-    if reference.kl_in == "reward":
-        require(
-            config.credit.monte_carlo is None,
-            f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
-            "continuations' returns hold no KL), got 'reward'",
-        )
-        require(
-            reference.kl_gradient == "own",
-            "reference.kl_gradient must be 'own' when reference.kl_in is 'reward' (a reward has no "
-            f"gradient), got {reference.kl_gradient!r}",
-        )
-    else:
-        require(
-            reference.kl_estimator != "k1" or reference.kl_gradient == "k2",
-            "reference.kl_gradient must be 'k2' for reference.kl_estimator 'k1' in the loss (its "
-            f"own gradient has expectation 0), got {reference.kl_gradient!r}",
-        )
     require(
-        not reference.kl_importance
-        or (reference.kl_in == "loss" and reference.kl_estimator != "full"),
+        place == "loss" or config.credit.monte_carlo is None,
+        f"reference.kl_in must be 'loss' for credit.kind {config.credit.kind!r} (the "
+        "continuations' returns hold no KL), got 'reward'",
+    )
+    # A reward has no gradient, and k1's own has the expectation 0.
+    needed = "own" if place == "reward" else "k2" if estimator == "k1" else gradient
+    require(
+        gradient == needed,
+        f"reference.kl_gradient must be {needed!r} for reference.kl_in {place!r} and kl_estimator "
+        f"{estimator!r}, got {gradient!r}",
+    )
+    require(
+        not reference.kl_importance or (place == "loss" and estimator != "full"),
         "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator is "
         "'full' (it weighs the sampled tokens in the loss), got true",
     )
-    if bounds is not None:
-        require(
-            bounds[0] < bounds[1],
-            f"reference.kl_clamp must be null or [low, high] with low < high, got {bounds}",
-        )
-        require(
-            reference.kl_estimator != "k1" or bounds[0] < 0,
-            "reference.kl_clamp must be null or begin below 0 for reference.kl_estimator 'k1' "
-            f"(which may be negative), got {bounds}",
-        )
+    require(
+        bounds is None or (bounds[0] < bounds[1] and (estimator != "k1" or bounds[0] < 0)),
+        "reference.kl_clamp must be null or [low, high] with low < high, and low < 0 for "
+        f"reference.kl_estimator 'k1', got {bounds}",
+    )
     if isinstance(reference.kl_control, AdaptiveKl):
         require(
             reference.kl_coef > 0,
             "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
             "multiplied), got 0",
         )
-        name, number = _num_sequences(config)
-        horizon = reference.kl_control.horizon
-        require_at_most(name, number, "reference.kl_control.horizon", horizon)
+        horizon = "reference.kl_control.horizon", reference.kl_control.horizon
+        require_at_most(*_num_sequences(config), *horizon)
 
 
 def _num_sequences(config: TrainConfig) -> tuple[str, int]:
-    rollouts = config.rollouts
     name = "rollouts.num_prompts * rollouts.num_samples"
-    return name, rollouts.num_prompts * rollouts.num_samples
-
-
-def check_template(key: str, template: str, needed: str) -> None:
-    require(needed in template, f"{key} must contain {needed}, got {template!r}")
+    return name, config.rollouts.num_prompts * config.rollouts.num_samples
 
 
 def check_engine(config: TrainConfig | SftConfig) -> None:
-    engine, evaluation = config.engine, config.evaluation
+    engine, evaluation, max_tokens = config.engine, config.evaluation, config.sampling.max_tokens
     require(
         engine.dtype == config.model.dtype,
         f"engine.dtype must be model.dtype = {config.model.dtype!r}, got {engine.dtype!r}",
-    )
-    require(
-        evaluation.temperature == 0 or evaluation.temperature >= 0.01,
-        f"evaluation.temperature must be 0 or at least 0.01, got {evaluation.temperature}",
     )
     require(
         evaluation.temperature > 0 or evaluation.num_samples == 1,
@@ -330,9 +258,8 @@ def check_engine(config: TrainConfig | SftConfig) -> None:
     )
     length, batched = engine.max_model_len, engine.max_num_batched_tokens
     require(
-        config.sampling.max_tokens < length,
-        f"sampling.max_tokens must be below engine.max_model_len = {length}, got "
-        f"{config.sampling.max_tokens}",
+        max_tokens < length,
+        f"sampling.max_tokens must be below engine.max_model_len = {length}, got {max_tokens}",
     )
     for key, number in (("max_num_seqs", engine.max_num_seqs), ("max_model_len", length)):
         require_at_most(f"engine.{key}", number, "engine.max_num_batched_tokens", batched)

@@ -18,3 +18,8 @@ def require_one(first: str, second: str, *values: object) -> None:
     """One of two keys must be null, and the other not."""
     is_null = [value is None for value in values]
     require(sum(is_null) == 1, f"either {first} or {second} must be null, got {list(values)}")
+
+
+def require_holding(key: str, template: str, field: str) -> None:
+    """A template must hold its field, such as "{question}"."""
+    require(field in template, f"{key} must contain {field}, got {template!r}")

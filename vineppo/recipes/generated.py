@@ -285,8 +285,8 @@ class Generative(SampledValues):
         options = ForwardOptions(self.config.sampling.temperature)
         updates, rate = [], 0.0
         for part in minibatches(
-            sequences, ("weight",), optimization, self.config, iteration, 1,
-            f"{self.column} minibatches", policy.device, policy.packs,
+            policy, sequences, ("weight",), optimization, self.config, iteration,
+            f"{self.column} minibatches",
         ):  # fmt: skip
             num_sequences, rate = part.sizes.trained.num_sequences, part.learning_rate
 

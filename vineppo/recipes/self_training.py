@@ -44,6 +44,7 @@ from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
 from vineppo.plugins import Plugin
 from vineppo.policy import Policy
+from vineppo.recipes.sft import open_run, update_by, update_on
 from vineppo.rollouts import (
     Continuation,
     Prompt,
@@ -51,12 +52,10 @@ from vineppo.rollouts import (
     submit_continuations,
     submit_rollouts,
 )
-from vineppo.schedules import problems_of_iteration
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, problems_of_iteration
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.session import Session, is_finished, open_session
-from vineppo.sft import open_run, update_by, update_on
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch

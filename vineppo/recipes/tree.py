@@ -72,6 +72,11 @@ class TreeCredit(Credit):
             f"task.environment must be null for {key}.kind 'tree' (its levels are of tokens, not "
             "of turns)",
         )
+        require(
+            config.optimization.resampling is None,
+            f"optimization.resampling must be null for {key}.kind 'tree' (its rollouts stand for "
+            f"segments that they share), got {config.optimization.resampling!r}",
+        )
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
         """For the leaves in their order."""

@@ -16,11 +16,11 @@ from vineppo.config.require import require
 from vineppo.config.schema import AnyConfig, EnvironmentConfig, Task
 from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
+from vineppo.recipes.jsonl import prompt_field
 from vineppo.segment.token_texts import response_text, special_ids
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.environments import Environment, Observation
 from vineppo.tasks.prompts import render
-from vineppo.tasks.rows import prompt_field
 from vineppo.types import Problem, Split
 
 SAID = "ANSWER"  # stands for the policy's turn while the template's text behind it is found

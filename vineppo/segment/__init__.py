@@ -18,7 +18,7 @@ class Segmenter(PluginConfig):
 
     @property
     def reads_entropies(self) -> bool:
-        """Whether `spans` needs the policy's entropies, which take a pass of the policy."""
+        """True if `spans` needs the policy's entropies, which take a pass of the policy."""
         return False
 
     def spans(
@@ -31,8 +31,7 @@ class Segmenter(PluginConfig):
         """The steps of a response, by the text pieces of its tokens (`token_texts`).
 
         `logprobs_T` are the engine's, after temperature and top_p. `entropies_T` are the tempered
-        policy's before each token, in nats; only a segmenter that `reads_entropies` is sure to get
-        them.
+        policy's before each token, in nats; a segmenter that `reads_entropies` is sure to get them.
         """
         raise NotImplementedError
 
@@ -53,8 +52,7 @@ class TextSegmenter(Segmenter):
 def spans_from_starts(num_tokens: int, starts: Iterable[int]) -> tuple[StepSpan, ...]:
     """Token spans of the steps that begin at the tokens `starts`, and at token 0.
 
-    The last token never is a step by itself: in a finished response it is the end-of-sequence
-    token, which belongs to the step it ends. No tokens give no spans.
+    The last token never is a step by itself: the end-of-sequence token belongs to the step before.
 
     >>> spans_from_starts(6, [2, 5])
     (StepSpan(start=0, end=2), StepSpan(start=2, end=6))
@@ -67,11 +65,8 @@ def spans_from_starts(num_tokens: int, starts: Iterable[int]) -> tuple[StepSpan,
 def spans_from_cuts(token_texts_T: Sequence[str], cuts: Iterable[int]) -> tuple[StepSpan, ...]:
     """Token spans of the steps that begin at the character positions `cuts`, in ascending order.
 
-    A step starts at the first token whose text begins at or after the cut, so a token that
-    straddles a cut stays with the step before it: a state is a prefix of the sampled ids, and no
-    token is ever taken apart. Cuts at 0 or past the text change nothing.
-
-    With the cut 4 (after the newline) the token that begins at character 4 is `"x"`:
+    A token that straddles a cut stays with the step before it: a state is a prefix of the sampled
+    ids. Cuts at 0 or past the text change nothing.
 
     >>> spans_from_cuts(["So", ".\\n", "x", " =", " 3", "</s>"], [4])
     (StepSpan(start=0, end=2), StepSpan(start=2, end=6))

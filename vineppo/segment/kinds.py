@@ -18,15 +18,11 @@ _ANSWER_LINE = re.compile(r"[ \t]*####")
 def line_cuts(text: str) -> list[int]:
     """Positions after each run of newlines: VinePPO's rule for GSM8K (arXiv:2410.01679).
 
-    Blank lines form no step of their own. A line that begins with `####` belongs to the step before
-    it: the final answer restates that step and is no reasoning of its own. Newlines before the
-    first word belong to the first step, those after the last word to the last.
+    Blank lines form no step. A line that begins with `####` restates the step before
+    it and belongs to it.
 
     >>> line_cuts("2+3=5\\n\\n5*2=10\\n#### 10")
     [7]
-
-    Only the cut before `5*2=10` is left: the blank line ends the first step, and the answer line
-    joins the second.
     """
     first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
     return [

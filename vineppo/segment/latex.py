@@ -1,4 +1,4 @@
-"""Where the formulas of a text are, and where a long one may be cut, in one pass each."""
+"""The formulas of a text and the places where a long one may be cut, in one pass each."""
 
 import re
 from collections import defaultdict
@@ -38,15 +38,12 @@ _BLANK_LINE = re.compile(r"\n[ \t\r]*+\n")
 
 @dataclass(frozen=True)
 class Formula:
-    """Half-open character span [start, end) with its delimiters.
-
-    `is_picture` marks Asymptote code, `is_display` a formula that stands on its own.
-    """
+    """Half-open character span [start, end) with its delimiters."""
 
     start: int
     end: int
-    is_display: bool
-    is_picture: bool
+    is_display: bool  # it stands on its own
+    is_picture: bool  # Asymptote code
 
 
 def formulas(text: str) -> list[Formula]:
@@ -54,7 +51,7 @@ def formulas(text: str) -> list[Formula]:
 
     A delimiter without its partner is text. So is a `$` that must be a currency sign: no formula
     runs over a blank line, ends right before a digit ("$5 and $7"), or begins with a digit and ends
-    with a blank ("$7. Then $x$"). Environments of text (itemize, …) are no formulas.
+    with a blank ("$7. Then $x$").
 
     >>> [(f.start, f.end) for f in formulas("If $x=1$ then \\\\(y\\\\).")]
     [(3, 8), (14, 19)]
@@ -66,22 +63,16 @@ def formulas(text: str) -> list[Formula]:
             continue
         end = stop
         opening = text[start : start + 2]
-        in_text.append(
-            Formula(
-                start,
-                stop,
-                is_display=opening != "\\(" and (opening == "$$" or opening[0] != "$"),
-                is_picture=opening[0] == "[" or text.startswith("\\begin{asy", start),
-            )
-        )
+        is_display = opening != "\\(" and (opening == "$$" or opening[0] != "$")
+        is_picture = opening[0] == "[" or text.startswith("\\begin{asy", start)
+        in_text.append(Formula(start, stop, is_display, is_picture))
     return in_text
 
 
 def _pairs(text: str) -> list[tuple[int, int]]:
     """Every delimiter with its partner as (start of one, end of the other), by start.
 
-    A `$` is paired with the next one, and that one with the one after it too: which of the two
-    readings holds, the walk over the outermost formulas decides.
+    A `$` is paired with the one before it and the one behind it; `formulas` decides between them.
     """
     pairs = []
     opened: defaultdict[str, list[int]] = defaultdict(list)
@@ -99,10 +90,8 @@ def _pairs(text: str) -> list[tuple[int, int]]:
 
 
 def _is_currency(text: str, start: int, end: int) -> bool:
-    """Whether the `$` at `start` and the one before `end` enclose no formula."""
-    if text.startswith("$$", start):
-        return False
-    return (
+    """True if the `$` at `start` and the one before `end` enclose no formula."""
+    return not text.startswith("$$", start) and (
         text[end : end + 1].isdigit()
         or (text[start + 1].isdigit() and text[end - 2].isspace())
         or _BLANK_LINE.search(text, start, end) is not None
@@ -112,12 +101,12 @@ def _is_currency(text: str, start: int, end: int) -> bool:
 def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
     """Positions at which a long formula may be cut, and whether each is a line end.
 
-    Line ends (`\\\\`) are cut behind, relation signs in front (with the `&` and blanks before
-    them). Nothing within braces, brackets, `\\left…\\right` or a matrix is a place; an alignment
-    environment and the outer delimiters are seen through.
+    They are behind line ends (`\\\\`) and before relation signs, outside of braces, brackets,
+    `\\left…\\right` and matrices.
     """
     depth = 0
-    for match in _FORMULA_PART.finditer(text, formula.start, formula.end):
+    end = formula.start if formula.is_picture else formula.end
+    for match in _FORMULA_PART.finditer(text, formula.start, end):
         if match["opening"]:
             depth += 1
         elif match["closing"]:
@@ -125,11 +114,7 @@ def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
         elif depth == 0 and match["line_end"]:
             yield match.end(), True
         elif depth == 0 and match["relation"]:
-            yield _before_blanks(text, match.start()), False
-
-
-def _before_blanks(text: str, position: int) -> int:
-    """Where the run of blanks and `&` that ends at `position` begins."""
-    while text[position - 1] in " \t\n&":
-        position -= 1
-    return position
+            place = match.start()
+            while text[place - 1] in " \t\n&":
+                place -= 1
+            yield place, False

@@ -1,9 +1,8 @@
 """Steps are sentences, lines, and the parts of long formulas: the rule of VinePPO for MATH.
 
-Source: arXiv:2410.01679, appendix on step boundaries. Departures from its published code: formulas
-are found in one pass and nothing is replaced by placeholders, so no text can make it raise;
-newlines within a formula are no cuts (TeX does not see them), line ends `\\\\` and relation signs
-are; `\\boxed` stays with the statement it concludes.
+Source: arXiv:2410.01679, appendix on step boundaries. Its code replaces formulas by placeholders;
+here one pass finds them, and no text can make it raise. Newlines within a formula are no cuts (TeX
+does not see them), line ends `\\\\` and relation signs are.
 """
 
 import re
@@ -13,11 +12,8 @@ from itertools import pairwise, zip_longest
 
 from vineppo.segment.latex import Formula, formula_places, formulas
 
-# Shorter parts carry no statement of their own ("Therefore,", "x"); the published code's bound.
-MIN_PART_CHARS = 20
-# Longer sentences are cut between their clauses.
-MAX_SENTENCE_CHARS = 200
-
+MIN_PART_CHARS = 20  # shorter parts state nothing ("Therefore,"); the published code's bound
+MAX_SENTENCE_CHARS = 200  # longer sentences are cut between their clauses
 # Possessive runs and bounded windows keep the whole linear in the text.
 _WINDOW_CHARS = 80
 _QUOTES = r"[\"'”’)\]*_]*+"
@@ -43,9 +39,8 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
     """Positions at which a step begins, ascending, never at 0.
 
     1. After a run of newlines outside formulas.
-    2. After `.`, `?` or `!` that ends a sentence, before the blank that follows (a token such as
-       " So" carries that blank); not in decimals, abbreviations, numberings and formulas. A
-       sentence may end within the formula that ends it (`$x = 3.$  So …`).
+    2. After `.`, `?` or `!` that ends a sentence, before the blank that follows; not in decimals,
+       abbreviations, numberings and formulas. A formula may hold the full stop behind it.
     3. In a formula longer than `max_formula_chars`: after line ends, and, in a line still longer,
        at the top-level relation signs that leave the fewest parts of at most that length.
     4. After a display that another one or a capital letter follows.
@@ -53,48 +48,50 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
        colons, or failing those at blanks.
 
     Then a part under 20 characters that neither ends a sentence nor is a display with a relation
-    sign (`\\[2000 + x = 5400\\]`) joins the next one, and `\\boxed` joins the part before it where
-    nothing but a relation sign and the like stands between.
+    sign joins the next one, and `\\boxed` joins the part before it.
 
     >>> text = "We know that $a = 2.5$ here. So $a^2 = 6.25.$  Then we are done."
     >>> [text[i:] for i in cuts(text, max_formula_chars=100)]
     [' So $a^2 = 6.25.$  Then we are done.', '  Then we are done.']
     """
     in_text = formulas(text)
-    places = {*_text_cuts(text, in_text)}
+    places = {
+        match.end()
+        for match in _outside(_BREAK, text, in_text)
+        if match["newlines"] or _ends_sentence(text, match.start(), match.end())
+    }
     for formula, following in zip_longest(in_text, in_text[1:]):
         places.update(_formula_cuts(text, formula, max_formula_chars))
         if _sentence_ends_with(text, formula) or _is_display_end(text, formula, following):
             places.add(formula.end)
-    places = _with_clause_cuts(text, in_text, places)
-    statements = {formula.end for formula in in_text if _is_statement(text, formula)}
+    for pattern in _CLAUSE_END, _BLANKS:
+        gaps = [match.start() for match in _outside(pattern, text, in_text)]
+        for start, end in pairwise([0, *sorted(places), len(text)]):
+            if end - start > MAX_SENTENCE_CHARS:
+                inner = gaps[bisect_right(gaps, start) : bisect_left(gaps, end)]
+                places.update(_pack(inner, start, end, MAX_SENTENCE_CHARS))
+    # A display with a relation sign says something, however short it is.
+    statements = {
+        formula.end
+        for formula in in_text
+        if formula.is_display and not all(is_end for _, is_end in formula_places(text, formula))
+    }
     return _join_fragments(text, sorted(places), statements)
-
-
-def _text_cuts(text: str, in_text: list[Formula]) -> list[int]:
-    """Newlines and sentence ends outside the formulas."""
-    return [
-        match.end()
-        for match in _outside(_BREAK, text, in_text)
-        if match["newlines"] or _ends_sentence(text, match.start(), match.end())
-    ]
 
 
 def _outside(
     pattern: re.Pattern[str], text: str, in_text: list[Formula]
 ) -> Iterator[re.Match[str]]:
     """The matches that begin outside the formulas."""
-    ahead = iter(in_text)
-    formula = next(ahead, None)
+    starts = [formula.start for formula in in_text]
     for match in pattern.finditer(text):
-        while formula is not None and formula.end <= match.start():
-            formula = next(ahead, None)
-        if formula is None or match.start() < formula.start:
+        index = bisect_right(starts, match.start()) - 1
+        if index < 0 or in_text[index].end <= match.start():
             yield match
 
 
 def _ends_sentence(text: str, stop: int, end: int) -> bool:
-    """Whether the `.`, `?` or `!` at `stop`, with the quotes up to `end`, ends a sentence."""
+    """True if the `.`, `?` or `!` at `stop`, with the quotes up to `end`, ends a sentence."""
     before = _window(text, 0, stop)
     following = _next_char(text, end)
     if not _begins_sentence(following):
@@ -111,7 +108,7 @@ def _ends_sentence(text: str, stop: int, end: int) -> bool:
 
 
 def _sentence_ends_with(text: str, formula: Formula) -> bool:
-    """Whether the full stop of a sentence stands before the formula's closing delimiter."""
+    """True if the full stop of a sentence stands before the formula's closing delimiter."""
     if formula.is_picture or not (formula.is_display or text[formula.end : formula.end + 1] == " "):
         return False
     tail = _window(text, formula.start, formula.end)
@@ -119,36 +116,13 @@ def _sentence_ends_with(text: str, formula: Formula) -> bool:
 
 
 def _is_display_end(text: str, formula: Formula, following: Formula | None) -> bool:
-    """Whether another display or a new sentence follows a display."""
-    if not formula.is_display:
-        return False
-    if _next_char(text, formula.end).isupper():
-        return True
-    if following is None or not following.is_display:
-        return False
-    return not text[formula.end : following.start].strip()
-
-
-def _is_statement(text: str, formula: Formula) -> bool:
-    """Whether a display says something however short it is: it has a relation sign."""
-    if formula.is_picture or not formula.is_display:
-        return False
-    return any(not is_line_end for _, is_line_end in formula_places(text, formula))
-
-
-def _with_clause_cuts(text: str, in_text: list[Formula], places: set[int]) -> set[int]:
-    """`places`, and more where the parts that they leave are too long."""
-    for pattern in _CLAUSE_END, _BLANKS:
-        gaps = [match.start() for match in _outside(pattern, text, in_text)]
-        edges = [0, *sorted(places), len(text)]
-        places = places.union(
-            *(
-                _pack(gaps[bisect_right(gaps, a) : bisect_left(gaps, b)], a, b, MAX_SENTENCE_CHARS)
-                for a, b in pairwise(edges)
-                if b - a > MAX_SENTENCE_CHARS
-            )
-        )
-    return places
+    """True if another display or a new sentence follows a display."""
+    is_before_display = (
+        following is not None
+        and following.is_display
+        and not text[formula.end : following.start].strip()
+    )
+    return formula.is_display and (is_before_display or _next_char(text, formula.end).isupper())
 
 
 def _next_char(text: str, position: int) -> str:
@@ -169,8 +143,8 @@ def _window(text: str, start: int, end: int) -> str:
 
 
 def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
-    """Where a long formula is cut: line ends, and relation signs within lines that are too long."""
-    if formula.is_picture or formula.end - formula.start <= max_chars:
+    """Where a long formula is cut: at line ends, and in long lines at relation signs."""
+    if formula.end - formula.start <= max_chars:
         return []
     places: list[int] = []
     relations: list[int] = []
@@ -187,17 +161,15 @@ def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
 def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
     """The fewest of `places` that leave parts of [start, end) of at most `max_chars`.
 
-    Greedy from the left; where none is near enough, the next one is taken. None is taken that
-    leaves a part under `MIN_PART_CHARS` at either end.
+    Greedy; if none is near enough, the next one is taken, but none close to either end.
 
     >>> _pack([30, 60, 90], start=0, end=120, max_chars=70)
     [60]
     """
+    inner = range(start + MIN_PART_CHARS, end - MIN_PART_CHARS + 1)
     taken = []
     last = previous = start
-    for place in [*places, end]:
-        if place < end and not (start + MIN_PART_CHARS <= place <= end - MIN_PART_CHARS):
-            continue
+    for place in [*(place for place in places if place in inner), end]:
         if place - last > max_chars and previous > last:
             taken.append(previous)
             last = previous
@@ -206,10 +178,7 @@ def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
 
 
 def _join_fragments(text: str, places: list[int], statements: set[int]) -> list[int]:
-    """Drops the cuts that would leave a part without a statement of its own.
-
-    `statements` are ends of displays; the part that one of them ends has such a statement.
-    """
+    """`places` without those that would leave a part that states nothing."""
     kept: list[int] = []
     start = 0
     for place, following in pairwise([*places, len(text)]):

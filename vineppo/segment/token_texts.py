@@ -22,16 +22,12 @@ def steps_of(rollout: Rollout, segmenter: Segmenter, tokenizer: Any) -> tuple[St
 
 
 def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Text pieces of `ids` under a Hugging Face `tokenizer`, special tokens included.
+    """One text piece per id under a Hugging Face `tokenizer`, special tokens included.
 
-    There is one piece per id. Joined, they are `tokenizer.decode(ids)` without any clean-up,
-    whenever that text is complete UTF-8. The text of a character that spans several tokens comes
-    with the last of them; the others have "". Bytes that form no character give "" or U+FFFD.
-    Nothing is re-tokenised. A sentencepiece tokenizer drops the blank before the first id, as its
-    `decode` does; every other blank stays.
-
-    The ids of "a 😀" under a byte-level tokenizer give `["a", " ", "", "", "", "😀"]`. Raises
-    `UserError` for a tokenizer without a `tokenizers` backend.
+    Joined, they are `tokenizer.decode(ids)` without any clean-up, whenever that text is complete
+    UTF-8. A character of several tokens comes with the last of them: under a byte-level tokenizer,
+    the ids of "a 😀" give `["a", " ", "", "", "", "😀"]`. Bytes that form no character give "" or
+    U+FFFD. Raises `UserError` for a tokenizer without a `tokenizers` backend.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):

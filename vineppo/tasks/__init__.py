@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskData:
-    """The problems to learn from and the ones to evaluate on; ids are unique over both.
+    """The problems to learn from and to evaluate on; ids are unique over both.
 
-    The ids name the task, the set and the problem's place in it, counted from 0, and stay the same
-    from run to run: `data.train_P[17].id == "gsm8k/train/17"`.
+    The ids stay the same from run to run: `data.train_P[17].id == "gsm8k/train/17"`.
     """
 
     train_P: tuple[Problem, ...]
@@ -42,8 +41,6 @@ def load_split(task: Task, split: Split) -> tuple[Problem, ...]:
     """The problems of one set; the test set is cut to its first `num_test_problems`.
 
     Raises UserError for data that cannot be read, for what is no problem and for an empty set.
-
-    With `num_test_problems=100`, GSM8K gives 7473 train problems and "gsm8k/test/0" … "/99".
     """
     problems_P = tuple(task.load(split))
     if not problems_P:

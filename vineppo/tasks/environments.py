@@ -1,7 +1,5 @@
 """Tasks of several turns: an environment that answers the policy, in token ids.
 
-A response is what the policy writes, turn by turn, with the environment's answers between:
-
     prompt  question  o_0 | a_1  o_1  a_2  o_2  …  a_n
 
 A turn a_i ends with an end-of-sequence token or one of the environment's `stop_ids`. The answer o_i
@@ -26,11 +24,10 @@ from vineppo.types import FinishReason, Problem, Turn
 
 @dataclass(frozen=True)
 class Observation:
-    """What an environment says at the start, and in answer to a turn.
+    """The words of an environment at the start, and in answer to a turn that earned `reward`.
 
     `token_ids` stand before the policy's next turn; at the end they are left out. Two states of a
-    problem with equal names `state` are the same; None: no other history leads there. The answered
-    turn earned `reward`.
+    problem with equal names `state` are the same; None: no other history leads there.
     """
 
     token_ids: tuple[int, ...]
@@ -49,7 +46,6 @@ class Environment(ABC):
     stop_ids: Collection[int] = ()  # they end a turn, as the model's end of a sequence does
 
     def __init__(self, config: Any, task: Any, tokenizer: Any, model: EngineModel) -> None:
-        """Made once; `config` holds its own keys."""
         self.config, self.task, self.tokenizer, self.model = config, task, tokenizer, model
 
     @abstractmethod
@@ -62,9 +58,7 @@ class Environment(ABC):
 
 
 def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environment | None:
-    """The environment that answers the model's turns; None where the task has none."""
-    config = task.environment
-    if config is None:
+    if (config := task.environment) is None:
         return None
     built: Environment = find("environment", config.kind)(config, task, tokenizer, model)
     return built
@@ -73,7 +67,7 @@ def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environ
 class Episode:
     """A response of several turns on its way; `finish_reason` is None until its end.
 
-    It continues `prefix_ids` of an earlier response; these turns must get the same answers again. A
+    It continues `prefix_ids` of an earlier response; its turns must get the same answers again. A
     turn of more than `max_turn_tokens` ends it, and so does a response without room for another
     turn; both earn the task's `truncated_reward` besides. `logprobs_T` are 0 for all tokens that
     the policy did not just write.
@@ -87,6 +81,7 @@ class Episode:
         prefix_ids: tuple[int, ...] = (),
     ) -> None:
         self._environment, self._max_tokens = copy(environment), max_tokens
+        self.stop_ids = environment.stop_ids
         self.response_ids: list[int] = []
         self.logprobs_T: list[float] = []
         self.turns: list[Turn] = []
@@ -95,10 +90,6 @@ class Episode:
         self.opening_ids = seen.token_ids
         self._await(seen.state)
         self._replay(problem, prefix_ids)
-
-    @property
-    def stop_ids(self) -> Collection[int]:
-        return self._environment.stop_ids
 
     @property
     def room(self) -> int:
@@ -121,9 +112,9 @@ class Episode:
         self._write(token_ids, logprobs_T)
         is_cut, seen = finish_reason == "length", Observation(())
         if not is_cut:
-            action_ids = tuple(self.response_ids[self._start :])
-            seen = self._checked(self._environment.step(action_ids))
-            is_cut = not seen.is_done and self.room_after(seen) < 1
+            seen = self._checked(self._environment.step(tuple(self.response_ids[self._start :])))
+            num_tokens = len(self.response_ids) + len(seen.token_ids)
+            is_cut = not seen.is_done and num_tokens >= self._max_tokens
         missed = self._environment.task.grading.truncated_reward or 0.0
         reward = seen.reward + (missed if is_cut else 0.0)
         self.turns.append(Turn(self._start, len(self.response_ids), self._state, reward))
@@ -132,9 +123,6 @@ class Episode:
         else:
             self._write(seen.token_ids)
             self._await(seen.state)
-
-    def room_after(self, seen: Observation) -> int:
-        return self._max_tokens - len(self.response_ids) - len(seen.token_ids)
 
     def _write(self, token_ids: Sequence[int], logprobs_T: Sequence[float] = ()) -> None:
         self.response_ids += token_ids
@@ -147,17 +135,16 @@ class Episode:
 
     def _checked(self, seen: Observation) -> Observation:
         bound = self._environment.model.num_token_ids
-        for token in seen.token_ids:
-            if not 0 <= token < bound:
-                raise UserError(f"task.environment: token ids must be below {bound}, got {token}")
+        wrong = [token for token in seen.token_ids if not 0 <= token < bound]
+        if wrong:
+            raise UserError(f"task.environment: token ids must be below {bound}, got {wrong[0]}")
         if not math.isfinite(seen.reward):
             raise UserError(f"task.environment: rewards must be finite, got {seen.reward}")
         return seen
 
     def _replay(self, problem: Problem, prefix_ids: tuple[int, ...]) -> None:
-        stop_ids = {*self._environment.stop_ids, *self._environment.model.stop_ids}
-        while len(self.response_ids) < len(prefix_ids):
-            left = prefix_ids[len(self.response_ids) :]
+        stop_ids = {*self.stop_ids, *self._environment.model.stop_ids}
+        while left := prefix_ids[len(self.response_ids) :]:
             end = next((i for i, token in enumerate(left) if token in stop_ids), None)
             if end is None:  # within a turn
                 self._write(left)

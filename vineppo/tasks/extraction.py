@@ -40,10 +40,7 @@ _UNBRACED_CONTENTS = re.compile(r"(?:[^\s${}\\]|\\(?!(?:boxed|fbox)(?![A-Za-z]))
 
 
 def extract_hash(text: str) -> str | None:
-    """What follows the last "####" on its line; a number loses "$", commas and a trailing ".".
-
-    `extract_hash("so 2*600 = 1,200\\n#### $1,200.") == "1200"`.
-    """
+    """The text behind the last "####" on its line; a number loses "$", commas and a last "."."""
     _, separator, rest = text.rpartition("####")
     if not separator:
         return None
@@ -57,10 +54,8 @@ def extract_boxed(text: str) -> str | None:
     r"""The contents of the last `\boxed{…}` or `\fbox{…}`, braces balanced; also `\boxed 7`.
 
     Boxes with nothing but "and", "or", commas and a name between them are one answer of several
-    parts. None when the last box is empty or never closes: an earlier box is not the final answer.
-
-    `extract_boxed(r"hence $\boxed{\frac{1}{2}}$.") == r"\frac{1}{2}"` and
-    `extract_boxed(r"$x=\boxed{1}$ or $x=\boxed{2}$") == "1, 2"`.
+    parts: `extract_boxed(r"$x=\boxed{1}$ or $x=\boxed{2}$") == "1, 2"`. None when the last box is
+    empty or never closes: an earlier box is not the final answer.
     """
     parts: list[tuple[int, int]] = []
     end = 0
@@ -75,7 +70,7 @@ def extract_boxed(text: str) -> str | None:
 
 
 def boxed_contents(text: str) -> list[str]:
-    """What stands in each box, from the first to the last; "" for a box that never closes."""
+    """The contents of each box, from the first to the last; "" for a box that never closes."""
     return [_contents(text, contents) for _, contents, _ in _boxes(text)]
 
 
@@ -100,7 +95,7 @@ def _contents(text: str, place: tuple[int, int]) -> str:
 
 
 def extract_final_answer(text: str) -> str | None:
-    """What follows the last "final answer is" on its line, or is boxed there, without its "$".
+    """The text behind the last "final answer is" on its line, or the box there, without its "$".
 
     The form of Minerva's few-shot examples (Lewkowycz et al. 2022, arXiv:2206.14858):
     `extract_final_answer("The final answer is $3x$. I hope it is correct.") == "3x"`.
@@ -118,15 +113,14 @@ def extract_final_answer(text: str) -> str | None:
 
 
 def _without_emphasis(answer: str) -> str:
-    """`_without_emphasis("**73**") == "73"`, also where one of the marks is outside of the text."""
+    """`_without_emphasis("**73**") == "73"`, also if one of the marks is outside of the text."""
     return _LOOSE_EMPHASIS.sub("", _EMPHASIS.sub(r"\2", answer.strip()).rstrip(".")).strip()
 
 
 def extract_last_number(text: str) -> str | None:
     """The last number: integer, decimal, or fraction of integers, without "$", commas and "%".
 
-    `extract_last_number("It costs $1,234.50 in all.") == "1234.50"`; digits that belong to a word
-    ("H2O", "2nd") are none.
+    `extract_last_number("It costs $1,234.50 in all.") == "1234.50"`; "H2O" and "2nd" have none.
     """
     numbers = _NUMBER.findall(text)
     return _plain(numbers[-1]) if numbers else None

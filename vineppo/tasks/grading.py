@@ -4,13 +4,13 @@
              0                             if no answer is found
              1[answer ≡ extracted]         otherwise
 
-With a pass mark (`num_matching`) the reward is 1 if the length is right and enough characters are
-right. With `reward_path` a user's function rewards the response unless it was cut off.
+With a pass mark (`num_matching`) the reward is 1 if the length is right and enough characters are.
+With `reward_path` a user's function rewards the response unless it was cut off.
 
 An expression copied from the question is no answer. A comparison that times out, kills its worker
-or raises is graded 0 and counted, each under its own name, so that a grader in trouble shows in the
-metrics. It is no verdict: after the iteration that answer is compared anew. A user's function that
-raises ends the run.
+or raises is graded 0 and counted, so that a grader in trouble shows in the metrics. It is no
+verdict: after the iteration that answer is compared anew. A user's function that raises ends the
+run.
 """
 
 import logging
@@ -23,17 +23,17 @@ from typing import Any
 
 from vineppo.config.schema import GradingConfig
 from vineppo.errors import UserError
-from vineppo.own_reward import OwnReward
-from vineppo.tasks.equivalence import compare_at_once, is_copied, is_equivalent
+from vineppo.tasks.copies import is_copied
+from vineppo.tasks.equivalence import compare_at_once, is_equivalent
 from vineppo.tasks.extraction import EXTRACTORS
 from vineppo.tasks.worker_pool import EvaluationError, WorkerDiedError, WorkerPool
 from vineppo.types import FinishReason, Problem
+from vineppo.user_reward import UserReward
 
 _logger = logging.getLogger(__name__)
 
 # Most comparisons need less than the first, and nearly all less than the second.
 _SHORT_LIMITS_S = (0.03, 0.3)
-
 # What makes a comparison wrong rather than the run: the counter of each failure.
 _FAILURE_COUNTERS: Mapping[type, str] = {
     TimeoutError: "num_timeouts",
@@ -47,31 +47,25 @@ class Grader:
 
     The reward depends on the true answer and the response alone, never on the order of the calls.
     `compare(answer, extracted)` is a module-level function. To be used from one thread, and closed.
-
-        with Grader(config) as grader:
-            rewards_G = [f.result() for f in [grader.submit(p, text, "stop") for text in texts_G]]
     """
 
     def __init__(
         self, config: GradingConfig, compare: Callable[[str, str], bool] = is_equivalent
     ) -> None:
-        self._extract = EXTRACTORS[config.extraction]
-        path = config.reward_path
-        own = None if path is None else OwnReward.of(path)
-        self._own_reward = None if own is None else own.load()
+        self._config = config
+        user = None if config.reward_path is None else UserReward.of(config.reward_path)
+        self._user_reward = None if user is None else user.load()
         # A comparison past a short limit is done again by other workers, once no shorter one is
         # left. A user's function may be costly, and is not called twice.
-        limits_s = [x for x in _SHORT_LIMITS_S if x < config.time_limit_s and own is None]
+        limits_s = [x for x in _SHORT_LIMITS_S if x < config.time_limit_s and user is None]
         self._pools = [
-            WorkerPool(own or compare, config.num_workers, limit_s)
+            WorkerPool(user or compare, config.num_workers, limit_s)
             for limit_s in (*limits_s, config.time_limit_s)
         ]
         # By pool.
         self._waiting: list[list[tuple[tuple[Any, ...], Future[float]]]] = [[] for _ in self._pools]
         self._num_open = [0 for _ in self._pools]
         self._is_closed = False
-        self._truncated_reward = config.truncated_reward
-        self._num_matching = config.num_matching
         # By the true answer rather than the problem's id: problems with one answer share.
         self._memo: dict[tuple[Any, ...], Future[float]] = {}
         self._failed: set[tuple[Any, ...]] = set()
@@ -88,28 +82,27 @@ class Grader:
     ) -> Future[float]:
         """The reward of a response, at once or when a worker has compared it.
 
-        `response_ids` are its tokens and `full_text` holds its special tokens too, which a user's
-        function may ask for.
-        The future may be shared with other responses and cannot be cancelled. It raises only for
-        what is no verdict: RuntimeError when workers cannot be started, PoolClosedError.
-
         With extraction "hash" and the true answer "72": "… #### 72" gives 1.0, "… #### 71" and
-        "no idea" give 0.0.
+        "no idea" give 0.0. A user's function may ask for `response_ids`, and for `full_text`, which
+        holds the special tokens too. The future may be shared with other responses and cannot be
+        cancelled. It raises only for what is no verdict: RuntimeError when workers cannot be
+        started, PoolClosedError.
         """
         if self._is_closed:
             raise RuntimeError("the grader is closed")
         self._count("num_graded")
-        if finish_reason == "length" and self._truncated_reward is not None:
-            return _resolved(self._truncated_reward)
-        if self._own_reward is not None:
-            given = self._own_reward.arguments(problem, text, response_ids, full_text)
-            return self._evaluate_once(*given)
-        extracted = self._extract(text)
+        if not self.reads(finish_reason):
+            return _resolved(self._config.truncated_reward or 0.0)
+        if self._user_reward is not None:
+            needed = self._user_reward.arguments(problem, text, response_ids, full_text)
+            return self._evaluate_once(*needed)
+        extracted = EXTRACTORS[self._config.extraction](text)
         if extracted is None:
             self._count("num_no_answer")
             return _resolved(0.0)
-        if self._num_matching is not None:
-            return _resolved(float(is_passed(problem.answer, extracted, self._num_matching)))
+        if self._config.num_matching is not None:
+            passed = is_passed(problem.answer, extracted, self._config.num_matching)
+            return _resolved(float(passed))
         verdict = compare_at_once(problem.answer, extracted)
         if verdict is not False and is_copied(problem.question, problem.answer, extracted):
             verdict = False
@@ -118,25 +111,24 @@ class Grader:
         return _resolved(float(verdict))
 
     def reads(self, finish_reason: FinishReason) -> bool:
-        """Whether the text decides the reward, or the truncation alone."""
-        return finish_reason != "length" or self._truncated_reward is None
+        """True if the text decides the reward, or the truncation alone."""
+        return finish_reason != "length" or self._config.truncated_reward is None
 
     @property
     def reads_special_tokens(self) -> bool:
-        """Whether the reward function asks for `full_text`."""
-        return self._own_reward is not None and self._own_reward.reads_special_tokens
+        """True if the reward function asks for `full_text`."""
+        return self._user_reward is not None and self._user_reward.reads_special_tokens
 
     def metrics(self) -> dict[str, float]:
-        """What happened since the last call; the counters start anew, and failures are forgotten.
+        """Counts since the last call; the counters start anew, and failures are forgotten.
 
-        Timeouts, worker deaths and errors count comparisons, not the responses that share one;
-        `memo_hit_frac` is the share of the responses that reused an earlier response's comparison.
+        Timeouts, worker deaths and errors count comparisons, not the responses that share one.
         """
         with self._lock:
             counts, self._counts = self._counts, Counter()
             while self._failed:
                 del self._memo[self._failed.pop()]
-            if self._own_reward is not None:  # whole responses, which do not come again
+            if self._user_reward is not None:  # whole responses, which do not come again
                 self._memo = {key: f for key, f in self._memo.items() if not f.done()}
         num_graded = counts["num_graded"]
         return {
@@ -159,23 +151,19 @@ class Grader:
         self.close()
 
     def _evaluate_once(self, *key: Any) -> Future[float]:
-        """What a worker makes of the texts, or made of them before."""
+        """A worker's verdict on the texts, or its earlier one."""
         with self._lock:
             if key in self._memo:
                 self._counts["num_memo_hits"] += 1
                 return self._memo[key]
             reward = self._memo[key] = Future()
-        reward.set_running_or_notify_cancel()
-        self._put(0, key, reward)
+            reward.set_running_or_notify_cancel()
+            self._waiting[0].append((key, reward))
+        self._start_waiting()
         return reward
 
-    def _put(self, level: int, key: tuple[Any, ...], reward: Future[float]) -> None:
-        with self._lock:
-            self._waiting[level].append((key, reward))
-        self._start_waiting()
-
     def _start_waiting(self) -> None:
-        """What waits for each pool, as far as the quicker pools have nothing to do."""
+        """Start what waits for a pool once the quicker pools have nothing to do."""
         for level, pool in enumerate(self._pools):
             with self._lock:
                 started, self._waiting[level] = self._waiting[level], []
@@ -190,15 +178,17 @@ class Grader:
         self, level: int, key: tuple[Any, ...], reward: Future[float], evaluation: Future[float]
     ) -> None:
         """Turn a finished evaluation into the reward; runs in a thread of the pool."""
+        error = evaluation.exception()
+        is_again = isinstance(error, TimeoutError) and level + 1 < len(self._pools)
         with self._lock:
             self._num_open[level] -= 1
-        error = evaluation.exception()
-        if isinstance(error, TimeoutError) and level + 1 < len(self._pools):
-            self._put(level + 1, key, reward)
-            return
+            if is_again:
+                self._waiting[level + 1].append((key, reward))
         self._start_waiting()
-        if self._own_reward is not None and isinstance(error, EvaluationError):
-            error = UserError(f"{self._own_reward.where} raised {error.raised}")
+        if is_again:
+            return
+        if self._user_reward is not None and isinstance(error, EvaluationError):
+            error = UserError(f"{self._user_reward.where} raised {error}")
         counter = _FAILURE_COUNTERS.get(type(error))
         if error is not None and counter is None:
             reward.set_exception(error)

@@ -12,6 +12,14 @@ from functools import lru_cache
 
 _OPENING, _CLOSING = "([{", ")]}"
 _END = r"(?![A-Za-z])"  # of a LaTeX command's name
+# "4!=24" is a factorial, "x!=3" is not.
+EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=")
+ABOUT = re.compile(r"\\(?:approx(?:eq)?|simeq|doteq)(?![A-Za-z])|[≈≃]")
+NAME = re.compile(r"\s*(?:[A-Za-z]+|\\text\{[^{}0-9]*\})(?:_\w|_\{\w+\})?'?(?:\([A-Za-z]\))?\s*")
+OPERATION = re.compile(
+    r"[+*/^!=]|[\w)}]\s*-|\\(?:frac|sqrt|cdot|times|div|binom|sum|prod|int|lim|log|ln|sin|cos|tan)"
+    r"|[\w)}]\s*\\begin\{|\\begin\{vmatrix"
+)
 
 # (pattern, replacement), in this order.
 _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -21,24 +29,21 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"°|\\degree" + _END, r"^\\circ"),
         (r"\\(?:left|right|[bB]igg?[lr]?)" + _END + r"\.?", ""),
         (
-            r"\\(?:displaystyle|textstyle|scriptstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)"
-            + _END,
+            r"\\(?:(?:display|text|script)style|limits|tiny|small|[lL]arge|LARGE|[hH]uge"
+            r"|(?:bf|it|rm|sf|tt)(?:series|shape|family)?)" + _END,
             "",
         ),
-        (r"\\(?:text)?color\s*\{[^{}]*\}", ""),
-        (r"\\[dtc]frac" + _END, r"\\frac"),
-        (r"\\[dt]binom" + _END, r"\\binom"),
+        (r"\\(?:(?:text)?color|phantom)\s*\{[^{}]*\}", ""),
+        (r"\\[dtc](frac|binom)" + _END, r"\\\1"),
         (
             r"\\(?:text[a-z]*|[mhf]box|boxed|math(?:rm|bf|it|sf|tt)|bm|bold(?:symbol)?|emph|underline)"
             r"\s*\{",
             r"\\text{",
         ),
-        (r"\\(?:bf|it|rm|sf|tt)(?:series|shape|family)?" + _END, ""),
         # Currencies but the dollar, which also marks formulas.
         (r"[¢-¥\u20a0-\u20cf\uffe1\uffe5]|\\(?:euro|pounds|yen)" + _END, ""),
         (r"\\text\{\s*(?:\\?\$)?\s*\}", ""),
         (r"(?<=\\\\)\s*\*?\s*\[\s*-?[0-9.]+\s*[a-z]+\s*\]", ""),  # the height of a matrix's row
-        (r"\\phantom\s*(?:\{[^{}]*\}|\S)", ""),
         (r"(?<!\\)\$|(?<!\\)\\[()\[\]]", ""),
         # Groups of digits: 12{,}345, 12,\!345 and 12\,345. (Plain commas may separate a list.)
         (r"(?<=[0-9])(?:\{,\}|,\s*\\!\s*|\\[,!])(?=[0-9]{3}(?![0-9]))", ""),
@@ -55,8 +60,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\^\{\s*\\circ\s*\}", r"^\\circ"),
         (r"\\lbrace" + _END, r"\\{"),
         (r"\\rbrace" + _END, r"\\}"),
-        (r"\\([lg])e" + _END, r"\\\1eq"),
-        (r"\\ne" + _END, r"\\neq"),
+        (r"\\([lgn])e" + _END, r"\\\1eq"),
         (r"\\mid" + _END, "|"),
         (":=", "="),
         (
@@ -165,10 +169,10 @@ _MATRIX = re.compile(
 )
 
 
-def bracketed_items(text: str) -> tuple[str, list[str]] | None:
-    r"""The brackets around a whole text and the items in them; None without.
+def bracketed_items(text: str) -> tuple[str, list[str]]:
+    r"""The brackets around a whole text and the items in them; ("", []) without.
 
-    `bracketed_items("(1,[2,3])") == ("()", ["1", "[2,3]"])`, `bracketed_items("(1)(2)") is None`.
+    `bracketed_items("(1,[2,3])") == ("()", ["1", "[2,3]"])`, `bracketed_items("(1)(2)")[0] == ""`.
     The brackets of a matrix of two rows are r"\\\\".
     """
     if matrix := _MATRIX.fullmatch(text):
@@ -176,36 +180,31 @@ def bracketed_items(text: str) -> tuple[str, list[str]] | None:
         return r"\\" * len(rows), [cell for row in rows for cell in row.split("&")]
     match = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.DOTALL)
     if match is None or any(depth == 0 for depth in list(_depths(text))[len(match[1]) - 1 : -1]):
-        return None
+        return "", []
     return match[1] + match[3], list_items(match[2])
 
 
 @dataclass(frozen=True)
 class Literal:
-    """A number as it is written out; `base` are the digits of a subscript.
-
-    `step` is what its last digit counts: 1/100 in 3.14.
-    """
+    """A number as it is written out."""
 
     value: Fraction
-    step: Fraction
+    step: Fraction  # what its last digit counts: 1/100 in 3.14
     is_fraction: bool
     is_decimal: bool
     is_percent: bool
-    base: str | None
+    base: str | None  # the digits of a subscript
 
 
+PLAIN_FRACTION = re.compile(r"\\frac\{\s*\$?(-?[0-9., ]+?)\s*\}\{\s*(-?[0-9., ]+?)\s*\}")
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})++|[0-9]{1,3}(?:[ ][0-9]{3})++|[0-9]++)"
-_DECIMAL = rf"(?:{_DIGITS}(?:\.[0-9]*+)?|\.[0-9]++)"
 _LITERAL = re.compile(
     rf"""(?P<sign>[-+]?)\s*(?:\$\s*(?P<sign_behind_currency>-?))?(?:
-        (?P<whole>{_DIGITS})\ ?(?:\\frac\{{(?P<part>[0-9]+)\}}\{{(?P<parts>[0-9]+)\}}
-                             |(?<=\ )(?P<part_>[0-9]+)/(?P<parts_>[0-9]+))
+        (?:(?P<whole>{_DIGITS})\ +(?=[0-9, ]+/\s*[0-9]))?
+        (?P<above>[-+]?{_DIGITS})\s*/\s*(?P<below>-?{_DIGITS})
       | (?P<mantissa>[1-9](?:\.[0-9]+)?)\s*(?:\\times|\\cdot|×)\s*10\^
-        (?:\{{(?P<exponent>-?[0-9]{{1,3}})\}}|(?P<exponent_>[0-9]))
-      | (?:(?P<above>{_DIGITS})\s*/\s*(?P<below>{_DIGITS}))
-      | (?P<number>{_DECIMAL})
-      | \\frac\{{\s*\$?(?P<above_>[-+]?{_DIGITS})\s*\}}\{{\s*(?P<below_>[-+]?{_DIGITS})\s*\}}
+        (?P<exponent>\{{-?[0-9]{{1,3}}\}}|[0-9])
+      | (?P<decimal>{_DIGITS}(?:\.[0-9]*+)?|\.[0-9]++)
     )(?P<unit>.*)""",
     re.VERBOSE,
 )
@@ -246,48 +245,30 @@ def literal(text: str) -> Literal | None:
     A sum, a product, a root or a power other than of ten is to be computed: `literal("3+4")` is
     None.
     """
-    if text[:1] == "(" and (inside := bracketed_items(text)) is not None:
-        return literal(inside[1][0].strip()) if inside[0] == "()" and len(inside[1]) == 1 else None
-    number = _LITERAL.fullmatch(text)
-    if number is None:
+    brackets, inside = bracketed_items(text) if text[:1] == "(" else ("", [])
+    if brackets:
+        return literal(inside[0].strip()) if brackets == "()" and len(inside) == 1 else None
+    number = _LITERAL.fullmatch(PLAIN_FRACTION.sub(r" \1/\2", text).strip())
+    unit = number and _UNIT.fullmatch(number["unit"])
+    if number is None or unit is None or NO_UNIT.search(number["unit"]):
         return None
-    unit = _UNIT.fullmatch(text, number.start("unit"))
-    if unit is None or NO_UNIT.search(number["unit"]):
-        return None
-    value = _value(number)
-    if value is None:
-        return None
-    is_negative = (number["sign"] == "-") != bool(number["sign_behind_currency"])
+    # By Decimal, as int refuses texts of 5,000 digits.
+    whole, above, below, mantissa, decimal = (
+        Fraction(Decimal(re.sub("[, ]", "", number[group] or "0")))
+        for group in ("whole", "above", "below", "mantissa", "decimal")
+    )
+    if number["below"]:
+        if below == 0:
+            return None
+        above /= below
+    power = Fraction(10) ** int((number["exponent"] or "0").strip("{}"))
+    value = whole + above + decimal + mantissa * power
+    digits = number["mantissa"] or number["decimal"] or ""
     return Literal(
-        value=-value if is_negative else value,
-        step=_step(number),
-        is_fraction=(number["below"] or number["below_"]) is not None,
-        is_decimal="." in number[0][: number.start("unit")],
+        value=-value if (number["sign"] == "-") != bool(number["sign_behind_currency"]) else value,
+        step=power / 10 ** len(digits.partition(".")[2]),
+        is_fraction=bool(number["below"]) and not number["whole"],
+        is_decimal="." in digits,
         is_percent=unit["percent"] is not None,
         base=unit["base"] or unit["base_"],
     )
-
-
-def _value(number: re.Match[str]) -> Fraction | None:
-    def of(*groups: str) -> Fraction | None:
-        text = next((number[group] for group in groups if number[group]), None)
-        # By Decimal, as int refuses texts of 5,000 digits.
-        return None if text is None else Fraction(Decimal(re.sub("[, ]", "", text)))
-
-    if mantissa := of("mantissa"):
-        return mantissa * Fraction(10) ** int(of("exponent", "exponent_") or 0)
-    if (decimal := of("number")) is not None:
-        return decimal
-    whole, above, below = (
-        of("whole") or 0,
-        of("above", "above_", "part", "part_"),
-        of("below", "below_", "parts", "parts_"),
-    )
-    assert above is not None
-    return whole + above / below if below else None
-
-
-def _step(number: re.Match[str]) -> Fraction:
-    decimals = (number["mantissa"] or number["number"] or "").partition(".")[2]
-    exponent = int(number["exponent"] or number["exponent_"] or 0)
-    return Fraction(10) ** (exponent - len(decimals))

@@ -20,13 +20,11 @@ def encode_prompt(
 
     Kind "template": `template` with the question in it, and the special tokens that the tokenizer
     puts around a text, except an end-of-sequence token behind it. Kind "chat": the tokenizer's chat
-    template around the same text as a user message, up to where the assistant begins. The messages
-    of `context`, as (role, content), stand before it. `key` is the config's.
-    Raises UserError for a template without {question}, for a tokenizer without chat template, for a
-    context in kind "template", and for a second system message.
+    template around the same text as a user message, up to where the assistant begins, behind the
+    (role, content) messages of `context`. `key` is the config's.
 
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
-    "<bos>Q: 1+1?\\nA:".
+    "<bos>Q: 1+1?\\nA:". Raises UserError for what the template or the tokenizer cannot hold.
     """
     masked = as_text(tokenizer, question)
     text = fill(config.template, "question", masked, key=f"{key}.template")
@@ -52,10 +50,8 @@ def encode_demonstration(
 ) -> tuple[int, ...]:
     """Token ids of the response that teaches `solution`, closed by the end-of-sequence token.
 
-    They continue the ids of `encode_prompt`, so nothing is put in front of them. Raises UserError
-    for a template without {solution} and for a tokenizer without end-of-sequence token.
-
-    `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>".
+    `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>". They
+    continue the ids of `encode_prompt`. Raises UserError for a tokenizer without such a token.
     """
     masked = as_text(tokenizer, solution)
     text = fill(response_template, "solution", masked, key="task.response_template")

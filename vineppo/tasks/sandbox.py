@@ -36,21 +36,11 @@ class _Program(ctypes.Structure):
 
 
 def give_up_files_and_network() -> bool:
-    """Whether the kernel has agreed; False where there is no such filter (not Linux on x86-64)."""
+    """True if the kernel has agreed; False where there is no such filter (not Linux on x86-64)."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
-    program = _program()
-    filtered = _Program(len(program) // 8, program)
-    prctl = ctypes.CDLL(None).prctl
-    no_privileges = prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
-    mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
-    return no_privileges == 0 == prctl(_PR_SET_SECCOMP, mode, ctypes.byref(filtered))
-
-
-def _program() -> bytes:
-    """BPF instructions: (code, jump if true, jump if false, operand) each."""
     numbers = sorted(_ALLOWED.values())
-    instructions = [
+    instructions = [  # (code, jump if true, jump if false, operand)
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_JUMP_IF_EQUAL, 1, 0, _AUDIT_ARCH_X86_64),
         (_RETURN, 0, 0, _KILL_PROCESS),  # 32-bit calls have other numbers
@@ -59,4 +49,9 @@ def _program() -> bytes:
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    program = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    filtered = _Program(len(instructions), program)
+    prctl = ctypes.CDLL(None).prctl
+    no_privileges = prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+    mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
+    return no_privileges == 0 == prctl(_PR_SET_SECCOMP, mode, ctypes.byref(filtered))

@@ -1,18 +1,14 @@
 """Worker processes that evaluate a function under hard limits of processor time and memory.
 
-Algebra on a model's output (`10^{10^{10}}`) hangs, and neither a signal handler nor an exception is
-sure to end it. C code does not look, and the libraries catch exceptions on the way. The only limit
-that holds is to kill the process. One thread owns each worker: it starts the worker, talks to it
-over a pipe, and replaces it. Workers share nothing, so killing one cannot harm or stall the others.
-Our own functions run without files and network (`sandbox.py`); a user's may need them.
+Algebra on a model's output (`10^{10^{10}}`) hangs, and neither a signal nor an exception is sure to
+end it; killing the process is. One thread owns each worker, talks to it over a pipe and replaces
+it, so that killing one cannot stall the others. Functions run without files and network
+(`sandbox.py`), but for a user's, which may need them.
 
-The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`). A fork would copy a
-process with CUDA and threads; multiprocessing would import the user's main script again. Each
-imports math-verify once and forks a child that evaluates, so that a killed child is replaced in
-milliseconds.
-
-A worker has read texts of the policy, so its owner does not trust it: what it says is a short line
-of JSON, and never unpickled.
+The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`): a fork would copy a
+process with CUDA and threads. Each imports math-verify once and forks a child that evaluates, so
+that a killed child is replaced in milliseconds. A worker has read texts of the policy, so its owner
+does not trust it: what it says is a short line of JSON, and never unpickled.
 """
 
 import gc
@@ -44,7 +40,7 @@ _LEAST_ELAPSED_S = 2.0
 # What an evaluation may allocate beside the imports.
 _MEMORY_LIMIT_BYTES = 2 * 1024**3
 _MAX_REPLY_BYTES = 64 * 1024
-_MAX_TRACEBACK_CHARS = 4000
+_MAX_ERROR_CHARS = 4000
 
 _logger = logging.getLogger(__name__)
 
@@ -54,11 +50,7 @@ class WorkerDiedError(Exception):
 
 
 class EvaluationError(Exception):
-    """The function raised; the message is the worker's traceback, `raised` its exception."""
-
-    def __init__(self, message: str, raised: str) -> None:
-        super().__init__(message)
-        self.raised = raised
+    """The function raised; the message is its exception."""
 
 
 class PoolClosedError(Exception):
@@ -69,16 +61,10 @@ class WorkerPool:
     """`num_workers` processes that evaluate `function`, a module-level function of a number.
 
     Nothing is started before it is needed. A worker that dies while idle is replaced.
-
-    >>> pool = WorkerPool(pow, num_workers=1, time_limit_s=5.0)
-    >>> pool.submit(2, 10).result()
-    1024
-    >>> pool.close()
     """
 
     def __init__(self, function: Callable[..., Any], num_workers: int, time_limit_s: float) -> None:
-        self._function = function
-        self._time_limit_s = time_limit_s
+        self._function, self._time_limit_s = function, time_limit_s
         self._threads = ThreadPoolExecutor(num_workers)
         self._workers: dict[int, _Worker] = {}  # by the thread that owns it
         # Closing the writer makes the reader ready for every thread that waits on it.
@@ -87,10 +73,9 @@ class WorkerPool:
     def submit(self, *args: Any) -> Future[Any]:
         """The function's value at `args`.
 
-        The future raises TimeoutError past the time limit. It counts processor time from when a
-        warm worker gets the arguments, or ten times as much wall-clock time. It also raises
-        WorkerDiedError; EvaluationError, also past the memory limit; PoolClosedError; and
-        RuntimeError when the worker could not be started.
+        The future raises TimeoutError past the limit of processor time, or ten times as much
+        wall-clock time; EvaluationError, also past the memory limit; WorkerDiedError;
+        PoolClosedError; and RuntimeError if the worker could not be started.
         """
         return self._threads.submit(self._evaluate, args)
 
@@ -136,7 +121,6 @@ class _Worker:
         try:
             self._await_child()
             self._connection.send((time_limit_s, args))
-            self._is_ready = False
             kind, result = self._receive(max(time_limit_s * _ELAPSED_PER_CPU, _LEAST_ELAPSED_S))
         except TimeoutError:  # an OSError, but one of ours
             raise
@@ -145,11 +129,10 @@ class _Worker:
             raise WorkerDiedError(f"exit status {self._process.returncode}, {error}") from error
         self._is_ready = kind in ("value", "error")
         if kind == "error":
-            raise EvaluationError(*result)
-        if kind == "killed" and result == signal.SIGPROF:
-            raise TimeoutError(f"no answer within {time_limit_s} s")
+            raise EvaluationError(result)
         if kind == "killed":
-            raise WorkerDiedError(f"signal {result}")
+            is_late = result == signal.SIGPROF
+            raise (TimeoutError if is_late else WorkerDiedError)(f"signal {result}")
         return result
 
     def kill(self) -> None:
@@ -167,7 +150,7 @@ class _Worker:
                 _warn_without_filter()
 
     def _receive(self, time_limit_s: float) -> tuple[str, Any]:
-        """What the child or its parent says: (kind, result); OSError for what neither would say."""
+        """A line of the child or its parent: (kind, result); OSError if neither would say it."""
         ready = wait([self._connection, self._closing_reader], time_limit_s)
         if ready == [self._connection]:
             return _parsed(self._connection.recv_bytes(_MAX_REPLY_BYTES))
@@ -182,8 +165,8 @@ def _parsed(reply: bytes) -> tuple[str, Any]:
         match json.loads(reply):
             case ["value", int() | float() as value] if abs(value) <= sys.float_info.max:
                 return "value", value
-            case ["error", [str() as message, str() as raised]]:
-                return "error", (message, raised)
+            case ["error", str() as message]:
+                return "error", message
             case [("ready" | "killed") as kind, int() as number]:
                 return kind, number
     except (ValueError, RecursionError):
@@ -191,9 +174,8 @@ def _parsed(reply: bytes) -> tuple[str, Any]:
     raise OSError(f"a worker said {reply[:100]!r}")
 
 
-@cache
+@cache  # once in a process
 def _warn_without_filter() -> None:
-    """Once in a process."""
     _logger.warning(
         "this system has no filter of system calls: grading workers keep files and network"
     )
@@ -225,8 +207,8 @@ def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoRetu
     """The child: say when ready, then answer arguments with values until the pipe ends."""
     die_with_parent()
     is_confined = True
-    if (load := getattr(function, "load", None)) is not None:
-        load()  # a user's file, whose imports are no part of the limits, nor what its models need
+    if hasattr(function, "load"):
+        function.load()  # neither a user's imports nor what its models need is limited
     else:
         _limit_memory()
         is_confined = give_up_files_and_network()
@@ -239,8 +221,7 @@ def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoRetu
             kind, result = "value", function(*args)
         except BaseException as error:  # a SystemExit is its failure too, not the child's end
             raised = "".join(traceback.format_exception_only(error)).strip()
-            texts = traceback.format_exc(limit=-5), raised
-            kind, result = "error", [text[-_MAX_TRACEBACK_CHARS:] for text in texts]
+            kind, result = "error", raised[-_MAX_ERROR_CHARS:]
         signal.setitimer(signal.ITIMER_PROF, 0)
         _send(connection, kind, result)
 

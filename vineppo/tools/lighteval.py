@@ -15,7 +15,6 @@ from typing import Any
 from transformers import GenerationConfig
 
 from vineppo.errors import UserError, naming
-from vineppo.evaluate import choose_policies
 from vineppo.models import find_stop_ids, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
@@ -25,6 +24,7 @@ from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import literal, normalize
 from vineppo.tasks.prompts import encode_prompt, fill
+from vineppo.tools.evaluate import choose_policies
 from vineppo.types import Problem
 
 

@@ -36,10 +36,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from vineppo.config.load import assign, evaluate_jsonnet, own_digests, parse_config, to_dict
+from vineppo.config.load import assign, evaluate_jsonnet, parse_config, to_dict, user_digests
 from vineppo.config.schema import TrainConfig
+from vineppo.distributed import interruptible, interruption, raise_if_any
 from vineppo.errors import UserError, naming
-from vineppo.interruption import interruptible, interruption, raise_if_any
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.directory import folder_name
 
@@ -133,7 +133,7 @@ def load_sweep(path: str, runs_dir: Path, assignments: Sequence[str]) -> list[Sw
                 directory = runs_dir / f"{entry.name}_seed{entry.seed}"
                 if directory in runs:
                     raise UserError(f"seed {entry.seed} of {entry.name} stands there twice")
-                RunDir(directory).check(to_dict(config), own_digests(config))
+                RunDir(directory).check(to_dict(config), user_digests(config))
             with naming(f"runs[{number}] under evaluations"):
                 for evaluation in evaluations:
                     _config(to_dict(config), evaluation)

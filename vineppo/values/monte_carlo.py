@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from vineppo.config.schema import MonteCarloValues, TrainConfig
-from vineppo.interruption import awaited
+from vineppo.distributed import awaited
 from vineppo.rollouts import Continuation, Prompt, Sampler, State, submit_continuations
 from vineppo.seeds import derive_seed
 from vineppo.types import MONTE_CARLO, Rollout, StateValue

@@ -90,8 +90,8 @@ class SeparateValueModel(ValueModel):
         updates: list[Update] = []
         rate = 0.0
         for part in minibatches(
-            self.seen(rollouts, rollouts), columns, self._critic, self.config, iteration, 1,
-            "critic minibatches", self.device, self.packs,
+            self, self.seen(rollouts, rollouts), columns, self._critic, self.config, iteration,
+            "critic minibatches",
         ):  # fmt: skip
             loss = partial(value_objective, self._critic.loss, self.name, part.sizes)
             rate = part.learning_rate

@@ -1,12 +1,10 @@
-"""The schema of the configs: dataclasses without a single default.
+"""The schema of the configs: frozen dataclasses, where each default stands once.
 
-Every value stands in a jsonnet file, so `vineppo train x.jsonnet --dry-run` shows all that decides
-a run. Where a key `kind` picks one of several dataclasses, the other keys of that table are the
-fields of that dataclass. A comment beside a field gives its unit or its range.
+Where a key `kind` picks one of several dataclasses, the other keys of that table are its fields. A
+comment beside a field gives its unit or its range.
 """
 
-from vineppo.config.schema.adam import *  # noqa: F403 (these files hold nothing but tables)
-from vineppo.config.schema.engine import *  # noqa: F403
+from vineppo.config.schema.engine import *  # noqa: F403 (these files hold nothing but tables)
 from vineppo.config.schema.model import *  # noqa: F403
 from vineppo.config.schema.run import *  # noqa: F403
 from vineppo.config.schema.task import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""The model."""
+"""The model, its optimizer, and the policy as it samples."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -7,8 +7,11 @@ from pydantic import Field
 
 from vineppo.config.schema.scalars import (
     Count,
+    Decay,
     Dtype,
+    Fraction,
     Name,
+    NonNegative,
     Positive,
     PositiveFraction,
 )
@@ -72,3 +75,31 @@ class SamplingConfig:
 class RolloutsConfig:
     num_prompts: Count = 64
     num_samples: Count = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamConfig:
+    """AdamW, and the layout of an update on the machine."""
+
+    learning_rate: PositiveFraction
+    schedule: Literal["constant", "linear"] = "constant"  # after the warm-up; linear ends at 0
+    warmup_fraction: Fraction = 0.03  # of all updates
+    adam_beta1: Decay = 0.9
+    adam_beta2: Decay = 0.999
+    adam_eps: Positive = 1e-8
+    weight_decay: NonNegative = 0.0
+    max_grad_norm: Positive = 1.0
+    num_epochs: Count = 2  # passes over an iteration's rollouts, or over the demonstrations
+    batch_size: Count = 64  # sequences of one update, over all ranks
+    micro_batch_size: Count  # longest sequences of one pass on a rank; of shorter ones more
+    zero_stage: Literal[0, 1, 2, 3] = 0  # of bfloat16, 0 is for one rank
+    offload: Literal["nothing", "optimizer"] = "nothing"  # the CPU holds and steps the optimizer
+
+
+def sums_in_float32(zero_stage: int, offload: str) -> bool:
+    """True if the gradients of a bfloat16 model are summed in float32 over micro-batches.
+
+    Stages 1 and 3 save memory instead. With the optimizer on the CPU, an update after a skipped one
+    would then change nothing (DeepSpeed 0.19.8).
+    """
+    return zero_stage == 0 or (zero_stage == 2 and offload != "optimizer")

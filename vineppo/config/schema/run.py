@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.config.schema.adam import AdamConfig
 from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.model import (
+    AdamConfig,
     ModelConfig,
     RolloutsConfig,
     SamplingConfig,
@@ -65,23 +65,15 @@ class ReferenceConfig:
 
     path: Name | None = None
     kl_coef: NonNegative = 1e-4  # 0: the KL is measured and logged, and trains nothing
-    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None = (
-        "k3"  # null: there is no reference
-    )
+    # null: there is no reference
+    kl_estimator: Literal["k1", "abs", "k2", "k3", "full"] | None = "k3"
     kl_in: Literal["loss", "reward"] = "loss"
-    kl_clamp: tuple[float, float] | None = (
-        0.0,
-        10.0,
-    )  # bounds of one token's estimate, where it trains
-    kl_gradient: Literal["own", "k2"] = (
-        "own"  # in the loss: "k2" keeps the value, with k2's gradient
-    )
-    kl_importance: bool = (
-        False  # in the loss: weighted by π/π_old of the token, for epochs after the first
-    )
-    kl_aggregation: LossAggregation = (
-        "sequence_sum"  # in the loss; see `optimization.loss_aggregation`
-    )
+    kl_clamp: tuple[float, float] | None = (0.0, 10.0)  # of a token's estimate, where it trains
+    # The next three are of the loss: "k2" keeps the value, with k2's gradient; weighted by π/π_old
+    # of the token, for epochs after the first; as `optimization.loss_aggregation`.
+    kl_gradient: Literal["own", "k2"] = "own"
+    kl_importance: bool = False
+    kl_aggregation: LossAggregation = "sequence_sum"
     kl_control: Annotated[FixedKl | AdaptiveKl, Field(discriminator="kind")] = FixedKl()
 
 
@@ -131,9 +123,7 @@ class OptimizationConfig(AdamConfig):
     policy_loss: Literal["ppo", "gspo", "cispo"] = "ppo"
     clip_low: Fraction = 0.2
     clip_high: NonNegative = 0.2
-    dual_clip: Annotated[float, Field(gt=1)] | None = (
-        None  # the loss where A < 0 is at most this · |A|
-    )
+    dual_clip: Annotated[float, Field(gt=1)] | None = None  # loss ≤ this · |A| where A < 0
     # Over the whole update: mean over tokens; mean over sequences of their token means, or of their
     # token sums; or the sum over tokens divided by sequences · sampling.max_tokens.
     loss_aggregation: LossAggregation = "token_mean"
@@ -143,18 +133,14 @@ class OptimizationConfig(AdamConfig):
     max_logprob_gap: Positive | None = None
     whiten_advantages: bool = True
     old_logprobs: Literal["engine", "trainer"] = "engine"  # whose are the ratio's denominator
-    importance_correction: ImportanceConfig | None = (
-        None  # of what the engine samples and trainer updates
-    )
+    importance_correction: ImportanceConfig | None = None  # of engine against trainer
     mask_truncated: bool = False  # rollouts cut off by the budget train nothing
     mask_equal_rewards: bool = False  # nor do those of a problem whose rollouts all got one reward
     max_redraws: CountOrZero = 0  # times that an iteration draws further problems in place of those
     # Tokens sampled with more than it train nothing; null: all do.
     max_token_prob: PositiveFraction | None = None
     token_mask_path: Name | None = None  # a Python file with `trains(rollout)`: one truth a token
-    resampling: Literal["best_worst"] | None = (
-        None  # how the policy's epochs draw a problem's rollouts; null: all
-    )
+    resampling: Literal["best_worst"] | None = None  # of a problem's rollouts; null: all train
     entropy_coef: NonNegative = 0.0
     positive_examples: PositiveExamples | None = None
 
@@ -177,11 +163,11 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class ScorerConfig(PluginConfig):
-    """What joins its score to the verifier's reward of a response; a kind adds its keys."""
+    """Joins a score to the verifier's reward of a response; a kind adds its keys."""
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it keeps rewards within [0, 1]."""
+        """It keeps rewards within [0, 1]."""
         return False
 
     @property
@@ -206,7 +192,7 @@ class LoggingConfig:
 
 
 class AnyConfig:
-    """What the config of every command that trains has; the rest is the command's own."""
+    """The keys that every command that trains has."""
 
     name: str
     seed: int
@@ -247,14 +233,12 @@ class TrainConfig(AnyConfig):
     def predictors(self) -> dict[str, PredictorConfig]:
         """All of the run: the estimator's continuations, the critic, and `values.predictors`."""
         of_estimator = {MONTE_CARLO: self.credit.monte_carlo, CRITIC: self.critic}
-        held = {name: own for name, own in of_estimator.items() if own is not None}
-        return held | self.values.predictors
+        return {k: x for k, x in of_estimator.items() if x is not None} | self.values.predictors
 
     @property
     def continuations(self) -> dict[str, MonteCarloValues]:
         """The predictors that sample continuations."""
-        held = self.predictors.items()
-        return {name: own for name, own in held if isinstance(own, MonteCarloValues)}
+        return {k: x for k, x in self.predictors.items() if isinstance(x, MonteCarloValues)}
 
     @property
     def value_models(self) -> dict[str, SeparateCritic]:
@@ -264,7 +248,7 @@ class TrainConfig(AnyConfig):
 
     @property
     def reads_entropies(self) -> bool:
-        """Whether steps or cuts go by the policy's entropies, which take a pass of the policy."""
+        """Steps or cuts go by the policy's entropies, which take a pass of the policy."""
         chosen = (sampled.states for sampled in self.continuations.values())
         by_entropy = any(states is not None and states.reads_entropies for states in chosen)
         return by_entropy or self.credit.segmenter.reads_entropies

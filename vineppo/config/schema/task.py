@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.config.require import require, require_at_most
+from vineppo.config.require import require, require_at_most, require_holding
 from vineppo.config.schema.scalars import Count, Finite, Name, TimeLimit
+from vineppo.errors import UserError
 from vineppo.plugins import Plugin, PluginConfig
 from vineppo.types import Problem, Split, predictor_key
 
@@ -40,8 +41,7 @@ class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
-    # A file, or FILE.py:FUNCTION, with a reward function that replaces extraction and comparison
-    # (`own_reward.py` has its forms); null: none.
+    # FILE.py or FILE.py:FUNCTION: the user's reward in place of extraction and comparison.
     reward_path: Name | None = None
     num_workers: Count = 2
     time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted
@@ -57,16 +57,16 @@ class EnvironmentConfig(PluginConfig):
     max_turn_tokens: Count  # of a turn; a longer one ends the episode as truncated
 
     def check(self, key: str, config: "AnyConfig") -> None:
-        """What cuts, rewards and values responses of several turns; SFT is refused elsewhere."""
+        """The rest of the config must cut, reward and value responses of several turns."""
         from vineppo.config.schema import TrainConfig
 
         if not isinstance(config, TrainConfig):
-            return
-        credit, what = config.credit, f"{key} of kind {self.kind!r}"
+            return  # `vineppo sft` takes no environment
+        segmenter, what = config.credit.segmenter.kind, f"{key} of kind {self.kind!r}"
         require(
-            credit.segmenter.kind == "turns",
+            segmenter == "turns",
             f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), "
-            f"got {credit.segmenter.kind!r}",
+            f"got {segmenter!r}",
         )
         grading = config.task.grading
         for other, value in (
@@ -75,17 +75,16 @@ class EnvironmentConfig(PluginConfig):
             ("task.grading.num_matching", grading.num_matching),
         ):
             require(value is None, f"{other} must be null for {what}, which rewards")
-        for name, own in config.predictors.items():
+        for name, options in config.predictors.items():
             require(
-                own.predictor.takes_turns,
-                f"{predictor_key(name)} of kind {own.kind!r} cannot value turns, for {what}",
+                options.predictor.takes_turns,
+                f"{predictor_key(name)} of kind {options.kind!r} cannot value turns, for {what}",
             )
         most = config.sampling.max_tokens
         require_at_most(f"{key}.max_turn_tokens", self.max_turn_tokens, "sampling.max_tokens", most)
 
 
-# If the model has no room for a train problem.
-TooLong = Literal["refuse", "leave_out"]
+TooLong = Literal["refuse", "leave_out"]  # a train problem that the model has no room for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +92,10 @@ class Task(PluginConfig):
     """Problems with checkable answers; a kind adds its keys and `load`."""
 
     prompt: Prompt
-    too_long: TooLong = "refuse"  # train problems; too long a test problem is always refused
+    too_long: TooLong = "refuse"  # a test problem that is too long is always refused
     response_template: str = "{solution}"  # what supervised fine-tuning teaches
     grading: GradingConfig
-    # It answers the policy and rewards it; null: one turn.
-    environment: Annotated[EnvironmentConfig, Plugin("environment")] | None = None
+    environment: Annotated[EnvironmentConfig, Plugin("environment")] | None = None  # null: one turn
     train_path: Name | None = None
     test_path: Name | None = None
     num_test_problems: Count | None = None  # the first ones; null: all
@@ -107,12 +105,9 @@ class Task(PluginConfig):
         raise NotImplementedError
 
     def build_tokenizer(self) -> Any:
-        """The tokenizer of a new model (`model.architecture`), where the task has its own."""
-        raise NotImplementedError
+        """The tokenizer of a new model, where the task has its own."""
+        raise UserError(f"config: model.architecture must be null for task.kind {self.kind!r}")
 
     def check(self, key: str, config: "AnyConfig") -> None:  # noqa: ARG002
-        for name, template, needed in (
-            ("prompt.template", self.prompt.template, "{question}"),
-            ("response_template", self.response_template, "{solution}"),
-        ):
-            require(needed in template, f"{key}.{name} must contain {needed}, got {template!r}")
+        require_holding(f"{key}.prompt.template", self.prompt.template, "{question}")
+        require_holding(f"{key}.response_template", self.response_template, "{solution}")

@@ -1,7 +1,4 @@
-"""Value predictors: what all their tables share, the core's own, and which states are sampled.
-
-Every other predictor has its keys in its own file (docs/extending.md).
-"""
+"""Value predictors: the keys that all share, those of the core, and which states are sampled."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -9,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from vineppo.config.require import require, require_at_most
-from vineppo.config.schema.adam import AdamConfig
+from vineppo.config.require import require
+from vineppo.config.schema.model import AdamConfig
 from vineppo.config.schema.scalars import (
     Count,
     CountOrZero,
     FileName,
+    Finite,
     Name,
     Positive,
     PositiveFraction,
@@ -27,9 +25,8 @@ if TYPE_CHECKING:
     from vineppo.types import Rollout
     from vineppo.values.predictor import ValuePredictor
 
-# States of an iteration with the same token ids (the prompt of G rollouts, say):
-# "share"    K continuations are sampled once and serve every rollout that passes the state;
-# "separate" every rollout's K are sampled and kept apart.
+# States with the same token ids, such as the prompt of G rollouts: "share" samples K continuations
+# once for all rollouts that pass the state, "separate" K for each.
 IdenticalPrefixes = Literal["share", "separate"]
 
 
@@ -39,7 +36,6 @@ class PredictorConfig(PluginConfig):
 
     @property
     def predictor(self) -> "type[ValuePredictor]":
-        """The class that `kind` names."""
         return find("values", self.kind)
 
     @property
@@ -128,13 +124,10 @@ def sampled_by(key: str, name: str, config: "TrainConfig") -> MonteCarloValues:
 class SquaredError:
     """½ (V − target)², the larger of it and of V kept within `clip` of its old value."""
 
+    bounds: ClassVar[None] = None
+
     kind: Literal["squared_error"]
     clip: Positive | None = 0.2
-
-    @property
-    def bounds(self) -> None:
-        """The head's output is the value, which has none."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -142,8 +135,8 @@ class CrossEntropy:
     """V = low + (high − low) · sigmoid(head), trained by binary cross-entropy."""
 
     kind: Literal["cross_entropy"]
-    low: Annotated[float, Field(allow_inf_nan=False)]
-    high: Annotated[float, Field(allow_inf_nan=False)]
+    low: Finite
+    high: Finite
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -162,21 +155,19 @@ class CriticConfig(PredictorConfig):
     warmup_iterations: CountOrZero = 0
 
     def check(self, key: str, config: "TrainConfig") -> None:
-        if key == CRITIC:
-            require_at_most(
-                f"{key}.warmup_iterations",
-                self.warmup_iterations,
-                "num_iterations",
-                config.num_iterations,
-            )
-        else:
-            require(
-                self.warmup_iterations == 0,
-                f"{key}.warmup_iterations must be 0 (only critic may warm up), got "
-                f"{self.warmup_iterations}",
-            )
+        most = config.num_iterations if key == CRITIC else 0
+        require(
+            self.warmup_iterations <= most,
+            f"{key}.warmup_iterations must be at most {most} (num_iterations for critic, 0 for "
+            f"others), got {self.warmup_iterations}",
+        )
         if self.loss.bounds is not None:
-            _check_bounds(key, *self.loss.bounds, config)
+            check_rewards_within(*self.loss.bounds, f"{key}.loss", config)
+            require(
+                config.reference.kl_in == "loss",
+                f"{key}.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL "
+                "has no bound), got 'cross_entropy'",
+            )
 
 
 @dataclass(frozen=True)
@@ -191,15 +182,11 @@ class RolloutsInView:
 
 @dataclass(frozen=True)
 class ViewConfig:
-    """What a critic sees beside prompt and response (`vineppo/values/view.py`).
+    """The text that a critic sees beside prompt and response (`vineppo/values/view.py`)."""
 
-    The template holds some of {answer}, {solution}, {percent} and {rollouts}; `rollouts` is null
-    where it does not hold the last.
-    """
-
-    template: Name
+    template: Name  # with some of {answer}, {solution}, {percent} and {rollouts}
     place: Literal["before_prompt", "before_response"] = "before_prompt"
-    rollouts: RolloutsInView | None = None
+    rollouts: RolloutsInView | None = None  # null where {rollouts} is not in the template
 
     @property
     def has_siblings(self) -> bool:
@@ -208,12 +195,12 @@ class ViewConfig:
 
     def check(self, key: str, config: "TrainConfig") -> None:
         """Refuses a view that shows nothing, or a part of the rollout that it values."""
+        shown, num_samples = self.rollouts, config.rollouts.num_samples
         fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
         require(
             any(field in self.template for field in fields),
             f"{key}.template must contain one of {', '.join(fields)}, got {self.template!r}",
         )
-        shown, num_samples = self.rollouts, config.rollouts.num_samples
         require(
             (shown is not None) == ("{rollouts}" in self.template),
             f"{key}.rollouts must be null where {key}.template has no {{rollouts}}, and else a "
@@ -221,24 +208,19 @@ class ViewConfig:
         )
         if not self.has_siblings:
             return
+        needed = 2 if shown is None else shown.num + 1
         require(
-            num_samples >= 2,
-            f"rollouts.num_samples must be at least 2 for {key}.template {self.template!r} (it "
-            f"tells of the problem's other rollouts), got {num_samples}",
+            num_samples >= needed,
+            f"rollouts.num_samples must be at least {needed} for {key} (it shows a problem's other "
+            f"rollouts), got {num_samples}",
         )
         require(
             not config.credit.shares_tokens,
-            f"credit.kind must not be {config.credit.kind!r} for {key}.template {self.template!r} "
-            "(the other rollouts share this one's actions)",
+            f"credit.kind must not be {config.credit.kind!r} for {key} (the other rollouts share "
+            "this one's actions)",
         )
-        if shown is None:
-            return
-        require(
-            shown.num < num_samples,
-            f"{key}.rollouts.num must be below rollouts.num_samples = {num_samples}, got "
-            f"{shown.num}",
-        )
-        for name, text in (("right", shown.right), ("wrong", shown.wrong)):
+        for name in ("right", "wrong") if shown is not None else ():
+            text = getattr(shown, name)
             require(
                 text.count("{response}") == 1,
                 f"{key}.rollouts.{name} must contain {{response}} once, got {text!r}",
@@ -282,21 +264,18 @@ class SeparateCritic(AdamConfig, CriticConfig):
         super().check(key, config)
         if self.view is not None:
             self.view.check(f"{key}.view", config)
-        if self.learns_from is not None:
-            self._check_learns_from(f"{key}.learns_from", self.learns_from, config)
-
-    def _check_learns_from(self, key: str, name: str, config: "TrainConfig") -> None:
-        """Continuations' returns are not discounted, and hold no KL."""
-        states = sampled_by(key, name, config).states
+        if self.learns_from is None:
+            return
+        states = sampled_by(f"{key}.learns_from", self.learns_from, config).states
         require(
             states is None or states.is_by_prefix,
-            f"{key} must be a predictor whose states are null or follow from the tokens before "
-            f"them, such as 'coin' or 'expected', got {name}",
+            f"{key}.learns_from must be a predictor whose states are null or follow from the "
+            f"tokens before them, such as 'coin' or 'expected', got {self.learns_from}",
         )
         require(
             config.reference.kl_in == "loss",
-            f"{key} must be null where reference.kl_in is 'reward' (continuations hold no KL), got "
-            f"{name}",
+            f"{key}.learns_from must be null where reference.kl_in is 'reward' (continuations hold "
+            f"no KL), got {self.learns_from}",
         )
 
 
@@ -328,51 +307,22 @@ class ValuesConfig:
     )
 
 
-def check_unit_rewards(what: str, config: "TrainConfig") -> None:
-    """Raises `UserError` where rewards may lie outside of [0, 1], which `what` does not take."""
-    grading = config.task.grading
-    require(
-        grading.reward_path is None,
-        f"task.grading.reward_path must be null for {what} (rewards must be within [0, 1]), got "
-        f"{grading.reward_path!r}",
-    )
-    _check_bounded_output(f"{what} (rewards must be within [0, 1])", config)
-    require(
-        0 <= (grading.truncated_reward or 0) <= 1,
-        f"task.grading.truncated_reward must be null or within [0, 1] for {what}, got "
-        f"{grading.truncated_reward}",
-    )
-
-
-def _check_bounds(key: str, low: float, high: float, config: "TrainConfig") -> None:
-    """A distribution over values must have room for every return."""
-    task = config.task
-    for source, own in (
-        ("grading.reward_path", task.grading.reward_path),
-        ("environment", task.environment),
+def check_rewards_within(low: float, high: float, what: str, config: "TrainConfig") -> None:
+    """Raises `UserError` where a reward may lie outside of [low, high], which `what` needs."""
+    task, scorer = config.task, config.reward_model
+    needs = f"for {what} (which needs rewards within [{low:g}, {high:g}])"
+    for key, value in (
+        ("task.grading.reward_path", task.grading.reward_path),
+        ("task.environment", task.environment),
     ):
-        require(
-            own is None,
-            f"{key}.loss.kind must be 'squared_error' with task.{source} (rewards of "
-            "one's own have no known bounds), got 'cross_entropy'",
-        )
-    _check_bounded_output(f"{key}.loss.kind 'cross_entropy' (a score has no bounds)", config)
-    require(low < high, f"{key}.loss.low must be below {key}.loss.high = {high}, got {low}")
+        require(value is None, f"{key} must be null {needs}, got {value!r}")
+    require(
+        scorer is None or scorer.is_bounded,
+        f"reward_model.output must be 'probability' {needs}, got 'score'",
+    )
     truncated = task.grading.truncated_reward or 0.0
     require(
         low <= min(0.0, truncated) and high >= max(1.0, truncated),
-        f"{key}.loss.low and .high must enclose every reward (0, 1 and "
-        f"task.grading.truncated_reward), got {low} and {high}",
-    )
-    require(
-        config.reference.kl_in == "loss",
-        f"{key}.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL has "
-        "no bound), got 'cross_entropy'",
-    )
-
-
-def _check_bounded_output(what: str, config: "TrainConfig") -> None:
-    require(
-        config.reward_model is None or config.reward_model.is_bounded,
-        f"reward_model.output must be 'probability' for {what}, got 'score'",
+        f"{what} must have room for rewards of 0, 1 and task.grading.truncated_reward = "
+        f"{truncated}, got [{low:g}, {high:g}]",
     )

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vineppo.config.checks import check_template, check_updates
-from vineppo.config.require import require
+from vineppo.config.checks import check_updates
+from vineppo.config.require import require, require_holding
 from vineppo.config.schema import (
     AnyConfig,
     CheckpointConfig,
@@ -68,7 +68,7 @@ class RewardModelConfig(AnyConfig):
 
     def check(self) -> None:
         if isinstance(self.pairs, JsonlPairs):
-            check_template("pairs.prompt.template", self.pairs.prompt.template, "{question}")
+            require_holding("pairs.prompt.template", self.pairs.prompt.template, "{question}")
         require(
             self.model.lora is None,
             "model.lora must be null for a reward model (all of its weights train), got a table",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -11,17 +12,18 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from vineppo.batching import collate, ranks_share, shuffled_minibatches
+from vineppo.checkpoint import save_final
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
-from vineppo.distributed import is_main, num_ranks, rank
+from vineppo.distributed import init_distributed, is_main, num_ranks, rank
 from vineppo.forward_passes import read_sequences
 from vineppo.metrics import calibration_error, mean_std
 from vineppo.minibatches import is_sound, summarize
 from vineppo.models import load_tokenizer, save_model
 from vineppo.policy import checkpoint_activations
+from vineppo.progress import log_to
 from vineppo.recipes.reward_scorer import SCORED, SequenceScores, scored_sequence
-from vineppo.schedules import rate_of
-from vineppo.seeds import derive_seed
-from vineppo.session import BareSession, is_finished, open_bare_session, open_run_dir
+from vineppo.seeds import derive_seed, rate_of
+from vineppo.session import BareSession, is_finished, open_record, open_run_dir
 from vineppo.tools.reward_model.config import RewardModelConfig
 from vineppo.tools.reward_model.pairs import Pair, load_pairs
 from vineppo.types import TokenSequence, TrainBatch
@@ -48,12 +50,14 @@ def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
     updates_per_epoch = math.ceil(len(train) / batch_size)
     num_updates = config.optimization.num_epochs * updates_per_epoch
 
-    def start() -> RewardModel:
-        return RewardModel(config, model, tokenizer)
-
-    with open_bare_session(config, num_updates, run, start) as session:
-        reward_model = session.models
-        assert isinstance(reward_model, RewardModel)
+    with ExitStack() as stack:
+        if is_main():
+            stack.enter_context(log_to(run.path / "train.log"))
+        init_distributed()
+        reward_model = RewardModel(config, model, tokenizer)
+        record = stack.enter_context(open_record(config, num_updates, run, reward_model, 0.0))
+        session = BareSession(config, num_updates, run, reward_model, *record)
+        stack.enter_context(session.interruptible())
         session.progress.say(f"{len(train)} pairs to train on, {len(test)} to evaluate on")
         if session.state.iteration == 0:
             evaluate_if_due(session, reward_model, test, 0)
@@ -66,6 +70,7 @@ def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
             metrics = reward_model.update([train[i] for i in chosen], iteration - 1, num_updates)
             metrics |= evaluate_if_due(session, reward_model, test, iteration)
             session.finish_iteration(iteration, metrics)
+        save_final(run, reward_model)
 
 
 def evaluate_if_due(

@@ -15,12 +15,11 @@ from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
 from vineppo.lora import add_adapters
-from vineppo.minibatches import micro_batches
+from vineppo.minibatches import micro_batches, summarize
 from vineppo.models import LoadedModel, llama_config, load_model
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
-from vineppo.schedules import rate_of
-from vineppo.seeds import derive_seed
+from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
@@ -70,10 +69,8 @@ def update_on(
     num_tokens = sum(len(sequence.response_ids) for sequence in sequences)
     loss = likelihood_loss(num_tokens)
     done, metrics = update_by(session, config, "sft", loss, sequences, (), update, num_updates)
-    return metrics | {
-        "sft/loss": sum(stats["loss"] for stats in done.stats),
-        "sft/tokens": num_tokens,
-    }
+    total = sum(stats["loss"] for stats in done.stats)
+    return metrics | {"sft/loss": total, "sft/tokens": num_tokens}
 
 
 def update_by(
@@ -86,19 +83,14 @@ def update_by(
     update: int,
     num_updates: int,
 ) -> tuple[Update, dict[str, float]]:
-    """One update by a loss that reads `columns`, with its gradient's norm, its rate and whether it
-    was skipped."""
+    """One update by a loss that reads `columns`; gives its gradient's norm, rate and skips too."""
     session.progress.enter("update")
     rate = rate_of(config.optimization, update, num_updates)
     size, device = config.optimization.micro_batch_size, session.policy.device
     batches = micro_batches(sequences, columns, size, device, session.policy.packs)
     options = ForwardOptions(temperature=1.0)
     done = session.policy.update(batches, loss, options, [rate], lambda _: True)
-    norm = math.nan if done.grad_norm is None else done.grad_norm
-    skipped = float(done.grad_norm is None)
-    return done, {
-        f"{group}/grad_norm": norm, f"{group}/lr": rate, f"{group}/skipped_updates": skipped
-    }  # fmt: skip
+    return done, summarize([done], group, (), rate)
 
 
 def likelihood_loss(num_tokens: int) -> LossFunction:
@@ -114,8 +106,7 @@ def likelihood_loss(num_tokens: int) -> LossFunction:
 def encode_demonstrations(
     config: SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
 ) -> list[TokenSequence]:
-    """Prompt and demonstration as token ids; one over the limit is never cut, but refused or left
-    out, as `task.too_long` says."""
+    """Prompt and demonstration as token ids; `task.too_long` refuses or leaves out long ones."""
 
     def encode(problem: Problem) -> TokenSequence:
         if problem.solution is None:

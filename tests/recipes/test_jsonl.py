@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from pyarrow import Table
 from pyarrow.parquet import write_table
-from support.shared_data import data_file
-from support.task_configs import GRADING, gsm8k_config, jsonl_config
+from support.task_configs import GRADING, jsonl_config
 
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.tasks import load_split, load_task
-from vineppo.tasks.published import gsm8k_problem
 from vineppo.types import Problem
 
 TASKS = Path(__file__).parents[2] / "configs" / "lib" / "task.libsonnet"
@@ -62,14 +60,6 @@ def test_a_file_to_evaluate_on_needs_no_train_set(tmp_path: Path) -> None:
     config = jsonl_config(train_path=None, test_path=write(tmp_path / "test.jsonl", [GOOD]))
     with pytest.raises(UserError, match=r"task\.train_path must name a file .* got null"):
         load_task(config)
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [(" 18 ", "18"), (18, "18"), (-0.5, "-0.5"), (1e-7, "0.0000001"), (1e16, "10000000000000000")],
-)
-def test_answers_may_be_numbers(tmp_path: Path, answer: object, expected: str) -> None:
-    assert load(write(tmp_path / "a.jsonl", [{**GOOD, "answer": answer}]))[0].answer == expected
 
 
 def test_a_json_list_is_read_like_lines(tmp_path: Path) -> None:
@@ -181,6 +171,16 @@ def test_a_true_answer_that_is_no_text_needs_a_reward_function(tmp_path: Path, t
         load_verl(tmp_path, row)
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [(" 18 ", "18"), (18, "18"), (-0.5, "-0.5"), (1e-7, "0.0000001"), (1e16, "10000000000000000")],
+)
+def test_answers_may_be_numbers(tmp_path: Path, answer: object, expected: str) -> None:
+    row = {"question": "1+1?", "a.b": answer, "a": {"b": "0"}}  # a key with a dot is itself first
+    (problem,) = load(write(tmp_path / "a.jsonl", [row]), answer_field="a.b")
+    assert problem.answer == expected
+
+
 def test_trl_and_openrlhf(tmp_path: Path) -> None:
     rows = [{"prompt": "1+1?", "ground_truth": "2", "label": "two", "level": 3}]
     path = write(tmp_path / "test.jsonl", rows)
@@ -188,11 +188,6 @@ def test_trl_and_openrlhf(tmp_path: Path) -> None:
     assert (problem.question, problem.answer, problem.row) == ("1+1?", "2", rows[0])
     (problem,) = load(path, **fields_of("task.trl('a', 'b', answer_field='label')", tmp_path))
     assert (problem.question, problem.answer) == ("1+1?", "two")
-
-
-def test_a_key_with_a_dot_is_itself_first(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.jsonl", [{"prompt": "1?", "a.b": "1", "a": {"b": "2"}}])
-    assert load(path, question_field="prompt", answer_field="a.b")[0].answer == "1"
 
 
 USER = {"role": "user", "content": "1+1?"}
@@ -216,34 +211,3 @@ def test_a_bad_conversation_is_named(tmp_path: Path, changes: Any, message: str)
     with pytest.raises(UserError) as error:
         load_verl(tmp_path, verl_row(0), verl_row(1, **changes), name="a.jsonl")
     assert str(error.value).startswith(f"{tmp_path}/a.jsonl: row 2: {message}")
-
-
-@pytest.mark.parametrize(
-    ("final", "expected"), [("72", "72"), (" $1,234 ", "1234"), ("-5", "-5"), ("0.5", "0.5")]
-)
-def test_gsm8k_row(final: str, expected: str) -> None:
-    worked = f"She has 2*3=<<2*3=6>>6, $<<1+1=2>>2.\n####{final}"
-    problem = gsm8k_problem({"question": "?", "answer": worked}, "file: row 1", "gsm8k/train/0")
-    assert problem.answer == expected
-    assert problem.solution == f"She has 2*3=6, $2.\n####{final}"
-
-
-@pytest.mark.parametrize("answer", ["no separator", "#### "])
-def test_gsm8k_row_without_an_answer(answer: str) -> None:
-    with pytest.raises(UserError, match=r"file: row 9: answer must end with '#### <number>'"):
-        gsm8k_problem({"question": "?", "answer": answer}, "file: row 9", "id")
-
-
-def test_all_of_gsm8k() -> None:
-    paths = {f"{s}_path": str(data_file(f"gsm8k/{s}.jsonl")) for s in ("train", "test")}
-    data = load_task(gsm8k_config(**paths))
-    assert (len(data.train_P), len(data.test_P)) == (7473, 1319)
-    assert (data.train_P[0].answer, data.train_P[0].id) == ("72", "gsm8k/train/0")
-    problems = (*data.train_P, *data.test_P)
-    assert len({problem.id for problem in problems}) == 7473 + 1319
-    for problem in problems:
-        float(problem.answer)
-        assert problem.solution is not None
-        assert not {"<<", ">>"} & {
-            problem.solution[i : i + 2] for i in range(len(problem.solution))
-        }

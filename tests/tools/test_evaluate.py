@@ -7,10 +7,10 @@ import pytest
 
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
-from vineppo.evaluate import read_conditions
-from vineppo.tasks.rows import JsonlTask
+from vineppo.recipes.jsonl import JsonlTask
+from vineppo.tools.evaluate import read_conditions
 
-DATA = Path(__file__).parents[1] / "configs" / "lib" / "data.libsonnet"
+DATA = Path(__file__).parents[2] / "configs" / "lib" / "data.libsonnet"
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from support.task_configs import GRADING
 
 from vineppo.errors import UserError
-from vineppo.own_reward import OwnReward
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
+from vineppo.user_reward import UserReward
 
 BARE = Problem("sums/train/3", "1+1?", "2")
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]
@@ -37,8 +37,8 @@ def reward(tmp_path: Path) -> Any:
     def of(code: str, problem: Problem = BARE, name: str | None = None) -> float:
         file = tmp_path / f"mine{next(counter)}.py"
         file.write_text(code)
-        own = OwnReward.of(str(file) if name is None else f"{file}:{name}")
-        return own(*own.load().arguments(problem, "2\n", (5, 6), "2\n<eos>"))
+        user = UserReward.of(str(file) if name is None else f"{file}:{name}")
+        return user(*user.load().arguments(problem, "2\n", (5, 6), "2\n<eos>"))
 
     return of
 
@@ -74,10 +74,7 @@ def test_trl(reward):
     # Besides completions: prompts, token ids, answer and the row's columns but the prompt.
     assert reward(TRL, ROW, "by_all") == 2 + 1 + 5
     assert reward(TRL, BARE, "by_all") == 2 + 2
-
-
-def test_trl_by_messages(reward):
-    """Completions are messages where the data's prompts are."""
+    # Completions are messages where the data's prompts are.
     assert reward(TRL, Problem("a", "1+1?", "2", row={"prompt": CHAT}), "by_format") == 1.0
     with pytest.raises(TypeError):
         reward(TRL, ROW, "by_format")
@@ -87,9 +84,6 @@ VERL = """
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     seen = f"{data_source} {solution_str.strip()} {ground_truth} {sorted(extra_info.items())}"
     return {"score": float(len(seen)), "acc": seen}
-
-def my_reward_fn(data_source, solution_str, ground_truth, extra_info=None):
-    return len(solution_str) / 100
 
 def by_truth(solution_str, ground_truth, method="strict"):
     return solution_str.strip() in ground_truth and method == "strict"
@@ -102,7 +96,6 @@ async def later(data_source, solution_str, ground_truth, extra_info, **kwargs):
 def test_verl(reward):
     assert reward(VERL, ROW) == len("openai/gsm8k 2 ['2', 'two'] [('index', 7)]")
     assert reward(VERL, BARE) == len("sums 2 2 []")
-    assert reward(VERL, name="my_reward_fn") == 0.02
     assert reward(VERL, ROW, "by_truth") == 1.0
     assert reward(VERL, name="later") == 0.5
 
@@ -116,16 +109,12 @@ def reward_func(queries, prompts, labels, **kwargs):
         rewards.append(1.0 if query[len(prompt):].strip() == label else -1.0)
     rewards = torch.tensor(rewards)
     return {"rewards": rewards, "scores": rewards, "extra_logs": {"accuracy": rewards.mean()}}
-
-def plain(queries, prompts, labels):
-    return torch.tensor([0.75])
 """
 
 
 def test_openrlhf(reward):
     assert reward(OPENRLHF, ROW) == 1.0
     assert reward(OPENRLHF, Problem("a", "1+1?", "3")) == -1.0
-    assert reward(OPENRLHF, name="plain") == 0.75
 
 
 FULL = "question, answer, response, full_response"
@@ -153,11 +142,10 @@ FORMS = "must have the parameters of one form"
     ("code", "name", "line"),
     [
         ("def scored(completions): pass", None,
-         "no function reward, compute_score or reward_func; "),
+         "no function reward or compute_score or reward_func; "),
         ("def a(completions): pass", "b", "no function b"),
         ("def reward_func(prompts, **kwargs): pass", None, f"reward_func {FORMS}"),
         ("def reward_func(completions, solution_str): pass", None, f"reward_func {FORMS}"),
-        ("def compute_score(*args, **kwargs): pass", None, f"compute_score {FORMS}"),
         ("def reward(response): pass", None, f"reward {FORMS}"),
         ("def f(response, answer, question): pass", "f", f"f {FORMS}"),
         ("def f(solution_str, tokenizer): pass", "f", "f must ask for no more than verl gives .*"),

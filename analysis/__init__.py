@@ -11,7 +11,6 @@ ANALYSES = {
     "their sampled true values.",
     "advise": "Predict from a run's rollouts how noisy each estimator is, and what that costs.",
     "compare": "Compare methods with a --baseline over seeds: effects, intervals, tests.",
-    "critic-health": "Show what learned values knew of the rewards, by iteration.",
     "gradient-variance": "Measure the noise of each estimator's policy gradient on the same "
     "rollouts, and its price.",
     "ground-truth": "Sample 256 fresh continuations of each state with the engine.",

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def is_file(name: str) -> bool:
-    """Whether an analysis is named by its file."""
+    """True for an analysis that is named by its file."""
     return name.endswith(".py") and Path(name).is_file()
 
 
@@ -82,14 +82,13 @@ def _overview() -> Parser:
     width = max(map(len, ANALYSES))
     lines = [f"  {name:{width}}  {summary}" for name, summary in ANALYSES.items()]
     parser = Parser(
-        prog="python -m analysis",
-        usage="python -m analysis NAME RUN_DIR... [--out DIR] [options of the analysis]",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "python -m analysis",
+        "python -m analysis NAME RUN_DIR... [--out DIR] [options of the analysis]",
         epilog="\n".join(["analyses (python -m analysis NAME --help):", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "name", choices=ANALYSES, metavar="NAME", help="An analysis listed below, or FILE.py."
-    )
+    help_text = "An analysis listed below, or FILE.py."
+    parser.add_argument("name", choices=ANALYSES, metavar="NAME", help=help_text)
     return parser
 
 

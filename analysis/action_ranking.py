@@ -60,7 +60,9 @@ ACCURACIES = Table(
     | OF_STATES
     | dict.fromkeys(OF_PREDICTOR, Estimate),
 )
-STATISTICS = {"top1": ranking.top1, "pairwise": ranking.pairwise}
+FUNCTIONS = {"top1": ranking.top1, "pairwise": ranking.pairwise}
+# What an axis is called, and chance; None where the table has it.
+STATISTICS = {"top1": ("top-1 accuracy", None), "pairwise": ("pairwise accuracy", 0.5)}
 ALL_SEEDS = "all"
 BOUNDARIES, QUERY = "boundaries", "query"
 # The boundaries at which no alternative ends the response: an end's return all predictors know.
@@ -69,7 +71,6 @@ THIRDS = ("first third", "middle third", "last third")  # the boundaries by plac
 GROUPS = (BOUNDARIES, QUERY, *THIRDS, NO_ENDS)
 NUM_RESAMPLES = 2000
 DODGE = 0.13  # between the predictors of one place, in places
-PANELS = 3
 TITLE_PAD = 10  # points, for the markers of a perfect accuracy
 
 
@@ -88,14 +89,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(
-    paths: list[Path], out: Path, checkpoints: str, continuations: str, **settings: int
+    paths: list[Path], out: Path, checkpoints: str, continuations: tuple[int, ...], **settings: int
 ) -> list[Any]:
     """Writes a table a run and checkpoint, accuracies, a figure, a summary.
 
     Of a run directory what is missing is sampled, and what a kill interrupted goes on. A directory
     without a run whose tables an earlier call wrote is only reported on.
     """
-    of_mc = options.parse_continuations(continuations)
     folders = [path for path in paths if holds_tables_alone(path, FOLDER)]
     run_paths = [path for path in paths if path not in folders]
     check_names(run_paths)
@@ -107,7 +107,7 @@ def run(
             num_alternatives=MIN_ALTERNATIVES,
             num_samples=2,
             num_proposals=settings["num_alternatives"],
-            num_draws=max(of_mc),
+            num_draws=max(continuations),
         )
         check_same_configs([read_run(path) for path in run_paths])
         from analysis.sampling.alternatives import ranking_rows
@@ -118,18 +118,13 @@ def run(
         )
         tables = [*make_tables(chosen, SCHEMA, ranking_rows), *tables]
     states = [read_states(table) for table in tables]
-    rows = accuracies([of_table for of_table in states if is_rankable(of_table)], of_mc)
+    rows = accuracies([of_table for of_table in states if is_rankable(of_table)], continuations)
     left_out = [
         f"{table}: no state has {MIN_ALTERNATIVES} next steps to rank"
         for table, of_table in zip(tables, states, strict=True)
         if not is_rankable(of_table)
     ]
-    return [
-        *left_out,
-        *tables,
-        *ACCURACIES.write(out, rows),
-        *draw(rows, out),
-    ]
+    return [*left_out, *tables, *ACCURACIES.write(out, rows), *draw(rows, out)]
 
 
 def read_states(path: Path) -> pd.DataFrame:
@@ -165,9 +160,7 @@ def is_rankable(states: pd.DataFrame) -> bool:
 def accuracies(tables: Sequence[pd.DataFrame], continuations: Sequence[int]) -> pd.DataFrame:
     """The `ACCURACIES` of each table's states, then of all seeds of its name.
 
-    Raises `UserError` for no table, for more continuations than a table has draws, for a run's
-    checkpoint given twice, and for tables of one name and checkpoint that differ in their numbers
-    of samples or draws.
+    Raises `UserError` for no table, too few draws, and tables that do not go together.
     """
     if not tables:
         raise UserError(
@@ -209,14 +202,14 @@ def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[
 
 
 def draw(rows: pd.DataFrame, out: Path) -> list[Path]:
-    """Writes action_ranking.png: a row a method."""
+    """Writes action_ranking.png: a row a method at its last checkpoint."""
     rows = pooled(rows)
-    names = list(rows["name"].unique())
+    last = rows.groupby("name")["checkpoint"].transform("max")
+    methods = list(rows[rows["checkpoint"] == last].groupby("name", sort=False))
     looks = styles(rows["predictor"])
-    with figures.panels(len(names), PANELS) as (figure, axes):
-        for index, name in enumerate(names):
-            of_name = rows[rows["name"] == name]
-            draw_method(axes[PANELS * index : PANELS * (index + 1)], of_name, looks)
+    with figures.panels(len(methods), len(STATISTICS), margin_in=1.0) as (figure, axes):
+        for index, (_, of_name) in enumerate(methods):
+            draw_method(axes[len(STATISTICS) * index :], of_name, looks)
         # A method without a critic lacks its line.
         fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
         figures.shared_legend(figure, fullest)
@@ -224,57 +217,30 @@ def draw(rows: pd.DataFrame, out: Path) -> list[Path]:
 
 
 def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, looks: Styles) -> None:
-    """At the step boundaries by checkpoint, top-1 and pairwise; pairwise by place at the last."""
-    checkpoints = sorted(rows["checkpoint"].unique())
-    boundaries = rows[rows["group"] == BOUNDARIES]
-    last = rows[(rows["checkpoint"] == checkpoints[-1]) & (rows["group"] != BOUNDARIES)]
-    if (known := last[last["pairwise"].notna()]).size:
-        last = known  # where no pair is resolved there is nothing to draw
-    groups = [group for group in GROUPS if group in set(last["group"])]
-    for axis, name in zip(axes[:2], STATISTICS, strict=True):
-        draw_points(axis, boundaries, "checkpoint", checkpoints, name, looks)
-        axis.set_xticks(range(len(checkpoints)), map(str, checkpoints))
-        axis.set_xlabel("iteration of the policy")
-    draw_points(axes[2], last, "group", groups, "pairwise", looks)
-    num_states = dict(zip(last["group"], last["num_states"], strict=True))
+    """Top-1 and pairwise accuracy by place in the response, the predictors side by side."""
+    num_states = rows.groupby("group")["num_states"].first()
+    groups = [group for group in GROUPS if group in num_states]
     ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
-    axes[2].set_xticks(range(len(groups)), ticks)
-    axes[2].set_xlabel("place in the response (states)")
+    rows = rows.assign(place=rows["group"].map(groups.index))
     first, num_seeds = rows.iloc[0], rows["num_seeds"].max()
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {first.seed}"
-    axes[0].set_title(f"{figures.method_label(first['name'])}, {seeds}", pad=TITLE_PAD)
-    axes[2].set_title(f"iteration {checkpoints[-1]}", pad=TITLE_PAD)
-
-
-def draw_points(
-    axis: Axes,
-    rows: pd.DataFrame,
-    column: str,
-    places: Sequence[Any],
-    name: str,
-    looks: Styles,
-) -> None:
-    """A statistic by the `places` that a column holds, the predictors side by side; and chance."""
-    rows = rows.assign(place=rows[column].map(places.index))
-    for index, (predictor, look) in enumerate(looks.items()):
-        shift = DODGE * (index - (len(looks) - 1) / 2)
-        shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
-        x, style = shown["place"] + shift, look | {"linestyle": ""}
-        low, high = shown[f"{name}_low"], shown[f"{name}_high"]
-        bars = axis.vlines(x, low, high, look["color"], clip_on=False)
-        bars.set(linewidth=1, zorder=2)
-        label = figures.predictor_label(predictor)
-        for point in zip(x, shown[name], strict=True):
-            axis.plot(*([number] for number in point), label=label, clip_on=False, **style)
-            label = ""  # once in the legend
-    label = "chance"
-    for row in rows.drop_duplicates("place").itertuples():
-        level = row.top1_chance if name == "top1" else 0.5
-        ends = [row.place - 0.4, row.place + 0.4]
-        axis.plot(ends, [level] * 2, color="0.6", linewidth=1, label=label)
-        label = ""
-    label = "top-1 accuracy" if name == "top1" else "pairwise accuracy"
-    axis.set(xlim=(-0.5, len(places) - 0.5), ylim=(0, 1), ylabel=label)
+    title = f"{figures.method_label(first['name'])}, {seeds}, iteration {first.checkpoint}"
+    axes[0].set_title(title, pad=TITLE_PAD, loc="left")
+    for axis, (name, (label, chance)) in zip(axes, STATISTICS.items(), strict=False):
+        for index, (predictor, look) in enumerate(looks.items()):
+            shift = DODGE * (index - (len(looks) - 1) / 2)
+            shown = rows[(rows["predictor"] == predictor) & rows[name].notna()]
+            style = look | {"linestyle": "", "label": figures.predictor_label(predictor)}
+            axis.plot(shown["place"] + shift, shown[name], clip_on=False, **style)
+            ends = shown[f"{name}_low"], shown[f"{name}_high"]
+            bars = axis.vlines(shown["place"] + shift, *ends, look["color"], clip_on=False)
+            bars.set(linewidth=1, zorder=2)
+        levels = rows.drop_duplicates("place").set_index("place")
+        levels = levels["top1_chance"] if chance is None else levels["num_states"] * 0 + chance
+        axis.hlines(levels, levels.index - 0.4, levels.index + 0.4, color="0.6", label="chance")
+        axis.set_xticks(range(len(groups)), ticks)
+        axis.set(xlim=(-0.5, len(groups) - 0.5), ylim=(0, 1), ylabel=label)
+        axis.set_xlabel("place in the response (states)")
 
 
 def _state(steps: pd.DataFrame) -> dict[str, Any]:
@@ -294,7 +260,7 @@ def _state(steps: pd.DataFrame) -> dict[str, Any]:
 
 
 def _check(states: pd.DataFrame, other: pd.Series, most: int) -> None:
-    """What a table cannot say of itself; `other` is a state of the first seed of its name."""
+    """Refuses tables that do not go together; `other` is a state of the first seed of the name."""
     first = states.iloc[0]
     if most > first.num_draws:
         raise UserError(
@@ -328,25 +294,25 @@ def _rows(states: pd.DataFrame, continuations: Sequence[int]) -> list[dict[str, 
         chosen_N = _in_group(ranked, group)
         if not chosen_N.any():
             continue
-        own = _chosen(baseline, chosen_N)
-        of_group = of_tables | _of_group(ranked[chosen_N], group, own)
+        of_base = _chosen(baseline, chosen_N)
+        of_group = of_tables | _of_group(ranked[chosen_N], group, of_base)
         of_group["num_over_states"] = (_in_group(states, group) & states["is_over"]).sum()
         problem_N = ranked["problem_id"][chosen_N].to_numpy()
         for predictor, of_N in terms.items():
-            estimates = _estimates(_chosen(of_N, chosen_N), own, problem_N)
+            estimates = _estimates(_chosen(of_N, chosen_N), of_base, problem_N)
             rows.append({"predictor": predictor, **of_group, **estimates})
     return rows
 
 
 def _in_group(states: pd.DataFrame, group: str) -> np.ndarray:
-    own = states["group"]
+    groups = states["group"]
     if group in (BOUNDARIES, NO_ENDS):
-        return ((own != QUERY) & ((group == BOUNDARIES) | ~states["has_end"])).to_numpy()
-    return (own == group).to_numpy()
+        return ((groups != QUERY) & ((group == BOUNDARIES) | ~states["has_end"])).to_numpy()
+    return (groups == group).to_numpy()
 
 
 def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
-    """What does not depend on the predictor."""
+    """The columns that do not depend on the predictor."""
     sizes = states["num_correct"].map(len)
     return {
         "group": group,
@@ -360,10 +326,13 @@ def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
 
 
 def _mc_terms(states: pd.DataFrame, num_continuations: int) -> Terms:
-    of_sets = []
-    for index in range(states["num_draws"].iloc[0] // num_continuations):
-        of_set = slice(index * num_continuations, (index + 1) * num_continuations)
-        of_sets.append(_terms(states, [draws[:, of_set].mean(axis=1) for draws in states["draws"]]))
+    size = num_continuations
+    of_sets = [
+        _terms(
+            states, [draws[:, i * size : (i + 1) * size].mean(axis=1) for draws in states["draws"]]
+        )
+        for i in range(states["num_draws"].iloc[0] // size)
+    ]
     return {name: np.mean([terms[name] for terms in of_sets], axis=0) for name in of_sets[0]}
 
 
@@ -377,13 +346,10 @@ def _chosen(terms: Terms, chosen_N: np.ndarray) -> Terms:
 
 
 def _estimates(terms: Terms, baseline: Terms, problem_N: np.ndarray) -> dict[str, Estimate]:
-    def resampled(
-        function: Callable[..., dict[str, Estimate]], *of_N: Terms
-    ) -> dict[str, Estimate]:
-        generator = np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
-        given = *of_N, problem_N, STATISTICS, generator
+    def resampled(function: Callable[..., dict[str, Estimate]], *of_N: Terms) -> Any:
+        given = *of_N, problem_N, FUNCTIONS, np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
         return function(*given, num_resamples=NUM_RESAMPLES, level=LEVEL)
 
     differences = resampled(bootstrap.bootstrap_difference, terms, baseline)
-    own = resampled(bootstrap.bootstrap_sums, terms)
-    return own | {f"{name}_difference": number for name, number in differences.items()}
+    alone: dict[str, Estimate] = resampled(bootstrap.bootstrap_sums, terms)
+    return alone | {f"{name}_difference": number for name, number in differences.items()}

@@ -5,26 +5,21 @@ Runs of one name that differ in their seed alone are a method; what a setting is
 
 import argparse
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from analysis import counts, figures
 from analysis.costs import COSTS
-from analysis.counts import Measured
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.comparison import permutation_p, welch
 from analysis.tables import Table, estimate, interval, markdown_table, number
 from vineppo.errors import UserError
-from vineppo.run_dir.files import write_atomic
 
-MIN_SAMPLES = 1024  # answers behind a pass@1
 WELCH = "welch"
 # `effect` is pass@1 of the method minus the baseline's where `axis` is `at`. `p_t` and
 # `p_permutation` are two-sided, and not corrected for how many comparisons there are. A run's
@@ -41,19 +36,6 @@ COMPARISONS = Table(
 )
 ROW_IN, WIDTH_IN, AROUND_IN = 0.17, 5.0, 1.0  # of the figure
 LABEL_LETTERS = 40  # in a line of its name
-Place = tuple[str, str, str]  # setting, baseline, method; no method: the row that names both
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A method and the baseline in one setting, at the same place."""
-
-    setting: str
-    method: str
-    baseline: str
-    axis: str
-    at: float
-    runs: tuple[Measured, Measured]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -82,172 +64,108 @@ def run(
     Each path is a run directory, or a directory whose evaluations.parquet is read in its place.
     """
     rows, provenance = counts.without(without, *counts.read(paths))
-    comparisons = compared([pair for name in baseline for pair in pairs_of(rows, name, at)])
-    lines = table_lines(comparisons)
-    write_atomic(out / "compare.md", "\n".join([*lines, "", *notes(comparisons), ""]).encode())
+    comparisons = pd.concat([compared(rows, name, at) for name in baseline], ignore_index=True)
     return [
-        *lines,
+        *table_lines(comparisons),
         *counts.write(out, rows, provenance),
         *COMPARISONS.write(out, comparisons),
-        out / "compare.md",
         *draw(comparisons, out / "compare"),
     ]
 
 
-def pairs_of(rows: pd.DataFrame, baseline: str, at: str) -> list[Pair]:
-    """Every method and the baseline of its setting, by setting.
+def compared(rows: pd.DataFrame, baseline: str, at: str) -> pd.DataFrame:
+    """`COMPARISONS`: Welch's interval and both tests of every method, by setting.
 
     `baseline` is the name of runs, or a method as people call it, which may be in many settings.
     Raises `UserError` for a setting without it, or without another method.
     """
-    pairs = []
+    found = []
     for setting, of_setting in rows.groupby("setting", sort=False):
         labels = counts.method_labels(of_setting)
         wanted = {baseline, baseline.casefold()}
         base = [name for name, label in labels.items() if {name, label.casefold()} & wanted]
-        others = [name for name in labels if name not in base]
         if len(base) != 1:
             held = ", ".join(f"{name} ({label})" for name, label in labels.items())
             raise UserError(f"--baseline: {setting} has no {baseline} (only {held})")
-        if not others:
+        if len(labels) == 1:
             raise UserError(f"{setting} has nothing to compare with {base[0]}")
-        place = counts.choose_place(of_setting, at)
+        axis, place = counts.choose_place(of_setting, at)
         measured = {
-            str(name): counts.measure(of_method, *place)
+            str(name): counts.measure(of_method, axis, place)
             for name, of_method in of_setting.groupby("method", sort=False)
         }
-        base_label = labels[base[0]]
-        pairs += [
-            Pair(
-                str(setting), labels[name], base_label, *place, (measured[name], measured[base[0]])
+        of_base = measured.pop(base[0])
+        for name, method in measured.items():
+            welch_test = welch(method.scores_S, of_base.scores_S)
+            noise = float(np.concatenate([method.noise_S, of_base.noise_S]).mean())
+            found.append(
+                {
+                    "setting": setting,
+                    "method": labels[name],
+                    "baseline": labels[base[0]],
+                    "axis": axis,
+                    "at": place,
+                    "interval": WELCH,
+                    "effect": welch_test.effect,
+                    "df": welch_test.df,
+                    "p_t": welch_test.p_value,
+                    "p_permutation": permutation_p(method.scores_S, of_base.scores_S),
+                    "num_seeds": len(method.seeds),
+                    "num_seeds_baseline": len(of_base.seeds),
+                    "num_samples": min(method.num_samples, of_base.num_samples),
+                    "noise_sd": noise**0.5,
+                    "is_extrapolated": int(method.is_extrapolated or of_base.is_extrapolated),
+                }
             )
-            for name in others
-        ]
-    return pairs
-
-
-def compared(pairs: Sequence[Pair]) -> pd.DataFrame:
-    """`COMPARISONS`: Welch's interval and both tests of every pair."""
-    rows = []
-    for pair in pairs:
-        method, baseline = pair.runs
-        comparison = welch(method.scores_S, baseline.scores_S)
-        noise = np.concatenate([method.noise_S, baseline.noise_S])
-        row = {
-            name: getattr(pair, name) for name in ("setting", "method", "baseline", "axis", "at")
-        }
-        rows.append(
-            row
-            | {
-                "interval": WELCH,
-                "effect": comparison.effect,
-                "df": comparison.df,
-                "p_t": comparison.p_value,
-                "p_permutation": permutation_p(method.scores_S, baseline.scores_S),
-                "num_seeds": len(method.seeds),
-                "num_seeds_baseline": len(baseline.seeds),
-                "num_samples": min(method.num_samples, baseline.num_samples),
-                "noise_sd": float(noise.mean() ** 0.5),
-                "is_extrapolated": int(method.is_extrapolated or baseline.is_extrapolated),
-            }
-        )
-    return COMPARISONS.frame(rows)
+    return COMPARISONS.frame(found)
 
 
 def table_lines(comparisons: pd.DataFrame) -> list[str]:
-    """A table for a README."""
-    heads = ["setting", "method", "at", "effect (95 %)", "p (t)", "p (permutation)"]
+    """A table for a README; † marks what is extrapolated."""
     lines = [
         [
             row["setting"],
             f"{row['method']} − {row['baseline']}",
-            number(row["at"], ",.0f"),
+            COSTS[row["axis"]].amount(row["at"]),
             interval(estimate(row, "effect"), "+.3f") + "†" * row["is_extrapolated"],
-            _p_value(row["p_t"]),
-            _p_value(row["p_permutation"]),
+            *(number(row[name]) for name in ("p_t", "p_permutation")),
             f"{row['num_seeds']}, {row['num_seeds_baseline']}",
-            f"{row['num_samples']:,}",
-            number(row["noise_sd"], ".4f"),
         ]
         for row in comparisons.to_dict("records")
     ]
-    return markdown_table([*heads, "seeds", "answers a point", "noise SD"], lines)
-
-
-def _p_value(p_value: float) -> str:
-    return "< 0.001" if p_value < 0.001 else number(p_value)
-
-
-def notes(comparisons: pd.DataFrame) -> list[str]:
-    """What a reader must know of the table, and what makes its numbers doubtful."""
-    axis = comparisons["axis"].iloc[0]
-    texts = [
-        f"Effects are differences of pass@1 at the same {COSTS[axis].label} on these test "
-        "problems, with Welch's 95 % intervals over seeds. p-values are two-sided, of each "
-        "comparison alone."
-    ]
-    if comparisons["is_extrapolated"].any():
-        texts.append(
-            "†: some run was first evaluated beyond this budget. The number lies on a straight "
-            "line from the start: trust at most its sign."
-        )
-    if (single := comparisons[comparisons["effect_low"].isna()]).size:
-        names = dict.fromkeys(f"{row.method} in {row.setting}" for row in single.itertuples())
-        texts.append(f"No interval, seeds too few or all alike: {', '.join(names)}.")
-    if comparisons["num_samples"].min() < MIN_SAMPLES:
-        texts.append(f"Some points have fewer than {MIN_SAMPLES:,} answers: read the noise SD.")
-    return [f"- {text}" for text in texts]
+    heads = ["setting", "method", "at", "effect (95 %)", "p (t)", "p (permutation)", "seeds"]
+    note = "†: some run was first evaluated beyond this; a straight line from its start, no result."
+    return [*markdown_table(heads, lines), *[note] * bool(comparisons["is_extrapolated"].any())]
 
 
 def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:
     """A forest plot: a row a setting, baseline and method; hollow where extrapolated."""
-    methods, baselines = comparisons["method"].unique(), comparisons["baseline"].unique()
-    styles = figures.method_styles([*methods, *(b for b in baselines if b not in methods)])
-    places = place_rows(comparisons)
+    rows = comparisons.to_dict("records")
+    baselines = list(comparisons["baseline"].unique())
+    styles = figures.method_styles(list({*comparisons["method"]}))
     with figures.panels(1, 1) as (figure, (axis,)):
-        figure.set_size_inches(WIDTH_IN, AROUND_IN + ROW_IN * (max(places.values()) + 2))
+        figure.set_size_inches(WIDTH_IN, AROUND_IN + ROW_IN * (len(rows) + 1))
         axis.axvline(0, color="0.6", linewidth=0.6, zorder=0)
-        for row in comparisons.to_dict("records"):
-            place = places[row["setting"], row["baseline"], row["method"]]
+        for place, row in enumerate(rows):
             color = styles[row["method"]]["color"]
             ends = row["effect_low"], row["effect_high"]
             axis.plot(ends, [place] * 2, color=color, linewidth=2, solid_capstyle="butt", zorder=1)
             face = "white" if row["is_extrapolated"] else color
             axis.plot(row["effect"], place, "o", color=color, markersize=4.5, mfc=face, zorder=3)
         axis.xaxis.set_major_locator(MaxNLocator(5))
-        _name_rows(axis, places)
-        first = comparisons.iloc[0]
-        where = COSTS[first["axis"]].amount(first["at"])
-        ats = comparisons["at"].nunique()
-        text = f"test pass@1 minus that of {' or '.join(baselines)}"
-        text += f", at {where}" if ats == 1 else f", at equal {COSTS[first['axis']].label}"
-        axis.set_xlabel(textwrap.fill(f"{text} (95 % over seeds)", LABEL_LETTERS))
+        axis.set_yticks(range(len(rows)), list(map(partial(row_name, comparisons), rows)))
+        axis.tick_params(axis="y", length=0, pad=7)
+        axis.set_ylim(len(rows) - 0.2, -0.8)
+        cost, ats = COSTS[rows[0]["axis"]], comparisons["at"].unique()
+        where = cost.amount(ats[0]) if len(ats) == 1 else f"equal {cost.label}"
+        text = f"test pass@1 minus that of {' or '.join(baselines)}, at {where} (95 % over seeds)"
+        axis.set_xlabel(textwrap.fill(text, LABEL_LETTERS))
         return figures.save(figure, path)
 
 
-def place_rows(rows: pd.DataFrame) -> dict[Place, float]:
-    """How far from the top each row is; of several settings or baselines each has a title row."""
-    places: dict[Place, float] = {}
-    height, groups = 0.0, list(rows.groupby(["setting", "baseline"], sort=False)["method"])
-    for (setting, baseline), methods in groups:
-        for name in [""] * (len(groups) > 1) + list(methods):
-            places[str(setting), str(baseline), name] = height
-            height += 1
-        height += 0.6
-    return places
-
-
-def _name_rows(axis: Axes, places: Mapping[Place, float]) -> None:
-    """Methods beside their rows; above theirs the settings and baselines, as far as they differ."""
-    settings = {setting for setting, _, _ in places}
-    baselines = {baseline for _, baseline, _ in places}
-    texts = [
-        name
-        or ", ".join([setting] * (len(settings) > 1) + [f"less {baseline}"] * (len(baselines) > 1))
-        for setting, baseline, name in places
-    ]
-    axis.set_yticks(list(places.values()), texts)
-    for text, (_, _, name) in zip(axis.get_yticklabels(), places, strict=True):
-        text.set_fontweight("normal" if name else "bold")
-    axis.tick_params(axis="y", length=0, pad=7)
-    axis.set_ylim(max(places.values()) + 0.8, -0.8)
+def row_name(comparisons: pd.DataFrame, row: dict[str, Any]) -> str:
+    """The method, and what else tells the row from the others."""
+    name = str(row["method"])
+    if comparisons["baseline"].nunique() > 1:
+        name += f" − {row['baseline']}"
+    return f"{row['setting']}: {name}" if comparisons["setting"].nunique() > 1 else name

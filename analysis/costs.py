@@ -1,4 +1,4 @@
-"""What pass@1 costs: the curves of methods against a cost, and methods at equal cost.
+"""Curves of methods against a cost, and methods at equal cost.
 
 A cost is a column of `learning_curves.csv`; the frames `rows` here are of that table.
 """
@@ -17,16 +17,16 @@ from matplotlib.ticker import EngFormatter
 from analysis import figures
 from analysis.stats import seeds
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.seeds import iqm, iqm_difference, probability_of_improvement
+from analysis.stats.seeds import iqm, iqm_difference
 from analysis.tables import Table
 
 # A method at `budget`, the largest cost that every seed of every method has reached:
 # interquartile means over seeds of pass@1 there and of its mean over the costs up to it;
-# `difference` and `improvement` compare pass@1 with the first method's.
+# `difference` is pass@1 less the first method's.
 EQUAL_COST = Table(
     "equal_cost.csv",
     {"method": str, "cost": str, "budget": float}
-    | dict.fromkeys(["pass@1", "mean_pass@1", "difference", "improvement"], Estimate),
+    | dict.fromkeys(["pass@1", "mean_pass@1", "difference"], Estimate),
 )
 # The curve of a method against one cost.
 POINTS = Table("", {"cost": float, "pass@1": Estimate})
@@ -34,10 +34,10 @@ POINTS = Table("", {"cost": float, "pass@1": Estimate})
 
 @dataclass(frozen=True)
 class Cost:
-    """How an axis names a column of `learning_curves.csv` that counts a cost.
+    """How an axis names a column that counts a cost.
 
-    `units` are (the least, that much is one, its name): an axis that ends at `least` or beyond
-    counts in them. A log axis has no place for the start, which has cost nothing.
+    `units` are (the least at which they count, the size of one, its name). A log axis has no place
+    for the start, which has cost nothing.
     """
 
     label: str
@@ -90,18 +90,11 @@ def seed_curves(rows: pd.DataFrame, cost: str) -> list[Curve]:
     return [(wide["cost", s].to_numpy(), wide["pass@1", s].to_numpy()) for s in wide["cost"]]
 
 
-def all_curves(rows: pd.DataFrame, cost: str) -> dict[str, list[Curve]]:
-    """`seed_curves` by method; empty where one of them does not know the cost."""
-    curves = {name: seed_curves(group, cost) for name, group in by_method(rows).items()}
-    return curves if all(curves.values()) else {}
-
-
 def cost_curve(rows: pd.DataFrame, cost: str) -> pd.DataFrame:
     """A method's pass@1 at equal cost, with columns cost, pass@1, pass@1_low and pass@1_high.
 
-    The curve of each seed is read off at common costs, those that the evaluations took on average,
-    as far as every seed goes. Of one seed it is that run, its intervals over problems. It has no
-    row where the cost is not known, or a seed ends before another begins.
+    Every seed's curve is read off at the mean costs of the evaluations, as far as all seeds go. One
+    seed is its own curve, with intervals over problems. An unknown cost gives no row.
     """
     curves = seed_curves(rows, cost)
     if not curves:
@@ -127,16 +120,6 @@ def points_of(curve: pd.DataFrame, cost: str) -> pd.DataFrame:
     return POINTS.frame(curve[["cost", "pass@1", *ends.values()]])
 
 
-def compared(scores_N: Any, baseline_M: Any) -> dict[str, Estimate]:
-    """The comparison of a method's scores with the first method's; nothing for itself."""
-    if baseline_M is None:
-        return {}
-    return {
-        "difference": iqm_difference(scores_N, baseline_M),
-        "improvement": probability_of_improvement(scores_N, baseline_M),
-    }
-
-
 def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
     """`EQUAL_COST` by cost, then by method.
 
@@ -145,7 +128,8 @@ def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
     """
     results: list[dict[str, Any]] = []
     for cost in COSTS:
-        curves = all_curves(rows, cost)
+        curves = {name: seed_curves(group, cost) for name, group in by_method(rows).items()}
+        curves = curves if all(curves.values()) else {}  # all methods know the cost, or none does
         reaches = [costs for pairs in curves.values() for costs, _ in pairs]
         support = seeds.common_support(reaches or [[0]])
         if support is None:
@@ -157,8 +141,10 @@ def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
             means = [seeds.area_under_curve(*curve, low, budget) for curve in pairs]
             row = {"method": name, "cost": cost, "budget": budget}
             row |= {"pass@1": iqm(scores), "mean_pass@1": iqm(means)}
-            results.append(row | compared(scores, baseline))
-            baseline = scores if baseline is None else baseline
+            if baseline is not None:
+                row["difference"] = iqm_difference(scores, baseline)
+            baseline = baseline or scores
+            results.append(row)
     return EQUAL_COST.frame(results)
 
 
@@ -166,39 +152,48 @@ def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
 def cost_panels(
     curves: Mapping[str, Mapping[str, pd.DataFrame]], labels: Mapping[str, str]
 ) -> Iterator[Figure]:
-    """A figure of curves by cost and method: a panel a cost that any of them knows."""
+    """A figure of curves by cost and method: a panel a cost that any of them knows.
+
+    Of more than `MAX_SERIES` methods every row of panels has some, and its own legend.
+    """
     known = [
         cost for cost in curves if any(len(COSTS[cost].shown(c)) for c in curves[cost].values())
     ]
-    with figures.grid(len(known), 3) as (figure, axes):
-        for axis, cost in zip(axes, known, strict=True):
-            draw_panel(axis, cost, curves[cost], labels)
+    rows = np.array_split(list(labels), -(-len(labels) // figures.MAX_SERIES))
+    styles = figures.method_styles(list(labels))
+    with figures.panels(len(rows), len(known), 1.8 * (len(rows) > 1)) as (figure, axes):
+        for number, names in enumerate(rows):
+            of_row = axes[number * len(known) : (number + 1) * len(known)]
+            for axis, cost in zip(of_row, known, strict=True):
+                chosen = {str(name): curves[cost][str(name)] for name in names}
+                draw_panel(axis, cost, chosen, labels, styles)
+            if len(rows) > 1:
+                of_row[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
         figures.label_rows(axes, SCORE)
         figures.same_ylim(axes)
-        figures.legend_below(figure, *axes)
+        if len(rows) == 1:
+            figures.shared_legend(figure, *axes)
         yield figure
 
 
 def draw_panel(
-    axis: Axes, cost: str, curves: Mapping[str, pd.DataFrame], labels: Mapping[str, str]
+    axis: Axes,
+    cost: str,
+    curves: Mapping[str, pd.DataFrame],
+    labels: Mapping[str, str],
+    styles: Mapping[str, dict[str, Any]],
 ) -> None:
     """Curves with their bands against one cost, by method as `cost_curve` has them."""
     shown = {name: COSTS[cost].shown(curve) for name, curve in curves.items()}
     reach = pd.concat([curve["cost"] for curve in shown.values()])
     size, _ = COSTS[cost].unit(max(reach, default=0.0))
-    styles = figures.method_styles(list(curves))
     for name, curve in shown.items():
         style = styles[name] | {"label": labels[name]}
         figures.curve(axis, curve, "cost", "pass@1", style, scale=size)
-    finish_axis(axis, COSTS[cost], reach)
-    if cost == "iteration":
-        figures.whole_iterations(axis)
-
-
-def finish_axis(axis: Axes, cost: Cost, reach: pd.Series) -> None:
-    """Names and scales the axis of a cost around what is drawn on it, which lies at `reach`."""
-    axis.set_xlabel(cost.unit(max(reach, default=0.0))[1])
-    if cost.is_log and len(reach):
+    axis.set_xlabel(COSTS[cost].unit(max(reach, default=0.0))[1])
+    if COSTS[cost].is_log and len(reach):
         figures.logarithmic(axis, 0.8 * reach.min(), 1.25 * reach.max(), EngFormatter(sep=" "))
     else:
         axis.set_xlim(left=0)
+    if cost == "iteration":
+        figures.whole_iterations(axis)

@@ -9,7 +9,6 @@ A *setting* is what runs must share to be compared: the test problems and the mo
 import argparse
 import hashlib
 import json
-import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +30,7 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 from vineppo.run_dir.tables import write_parquet
 
 FILE_NAME, RUNS_FILE = "evaluations.parquet", "runs.json"
-# Training time in seconds and sampled tokens, of rollouts and values, are those up to `iteration`.
+# Seconds of training and sampled tokens, of rollouts and values, are those up to `iteration`.
 SCHEMA = pa.schema(
     {
         "run_dir": pa.string(),
@@ -47,11 +46,7 @@ SCHEMA = pa.schema(
     }
 )
 COSTS = ("elapsed_s", "tokens_sampled")
-# --at: the column that says where, and what an error calls it
-EQUAL = {
-    "tokens": ("tokens_sampled", "sampled tokens"),
-    "seconds": ("elapsed_s", "training time"),
-}
+EQUAL = {"tokens": "tokens_sampled", "seconds": "elapsed_s"}  # --at: the column that says where
 RECORDED = ("python", "packages", "source", "hardware")  # of an environment
 
 
@@ -89,10 +84,8 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def read(paths: Sequence[Path]) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The rows of `SCHEMA` and what `runs.json` holds, of run directories and of folders with both.
 
-    Methods and settings are in order of first sight; seeds, iterations and problems ascend.
-    Raises `UserError` for what is neither, a damaged table, runs of one setting that are evaluated
-    differently or on different problems, runs of one name whose configs differ in more than the
-    seed, a seed given twice, and a method of a table that stands elsewhere too.
+    Methods and settings are in order of first sight; seeds, iterations and problems ascend. Raises
+    `UserError` for damaged tables and for runs that cannot be compared.
     """
     runs = [frames.read_run(path) for path in paths if not _holds(path)]
     settings = name_settings(runs)
@@ -125,24 +118,16 @@ def without(
     names: Sequence[str], rows: pd.DataFrame, provenance: dict[str, Any]
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Both of `read` less the methods `names`, as people call them or as runs are named."""
-    labels = {
-        method: label
-        for _, of_setting in rows.groupby("setting", sort=False)
-        for method, label in method_labels(of_setting).items()
-    }
-    for name in names:
-        if name not in {*labels, *labels.values()}:
-            held = ", ".join(labels.values())
-            raise UserError(f"--without: there is no {name} (only {held})")
+    labels: dict[str, str] = {}
+    for _, of_setting in rows.groupby("setting", sort=False):
+        labels |= method_labels(of_setting)
+    if unknown := set(names) - {*labels, *labels.values()}:
+        held = ", ".join(labels.values())
+        raise UserError(f"--without: there is no {unknown.pop()} (only {held})")
     left_out = [method for method, label in labels.items() if {method, label} & set(names)]
-    rows = rows[~rows["method"].isin(left_out)]
     runs = [about for about in provenance["runs"] if about["method"] not in left_out]
-    named = {digest for about in runs for digest in (about["config"], *about["environments"])}
-    kept = {
-        kind: {digest: it for digest, it in provenance[kind].items() if digest in named}
-        for kind in ("configs", "environments")
-    }
-    return rows, {"runs": runs, **kept}
+    rows = rows[~rows["method"].isin(left_out)]
+    return rows, provenance | {"runs": runs}
 
 
 def write(out: Path, rows: pd.DataFrame, provenance: dict[str, Any]) -> list[Path]:
@@ -188,21 +173,20 @@ def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
     """Where the runs of one setting are compared: a column that counts a cost, and how much of it.
 
     `at` is "iteration", the last one that all runs were evaluated at, or its number, or "tokens"
-    and "seconds": the most that every run came to. Raises `UserError` for a place that some run has
-    not got to.
+    and "seconds": the most that every run reached. Raises `UserError` where some run did not.
     """
     evaluations = rows.drop_duplicates(["run_dir", "iteration"])
     if at in EQUAL:
-        column, noun = EQUAL[at]
+        column = EQUAL[at]
         reaches = []
         for run_dir, of_run in evaluations.groupby("run_dir"):
             known = of_run[column].dropna().astype(float)
             if len(known) < 2:  # the start has cost nothing, which alone tells nothing
-                raise UserError(f"--at {at}: {run_dir} logged no {noun}")
+                raise UserError(f"--at {at}: {run_dir} logged no {column}")
             reaches.append(known.to_list())
         support = common_support(reaches)
         if support is None:
-            raise UserError(f"--at {at}: no {noun} is common to all runs")
+            raise UserError(f"--at {at}: no {column} is common to all runs")
         return column, float(support[1])
     held = evaluations.groupby("iteration")["run_dir"].nunique()
     common = list(held.index[held == evaluations["run_dir"].nunique()])
@@ -232,7 +216,7 @@ def measure(rows: pd.DataFrame, column: str, amount: float) -> Measured:
 
 
 def _at(of_run: pd.DataFrame, column: str, amount: float) -> tuple[np.ndarray, float, int, bool]:
-    """Of one run: rates by problem, variance of their mean, answers, whether it is extrapolated."""
+    """Rates by problem, the variance of their mean, the answers, if it is extrapolated."""
     known = of_run.dropna(subset=column)
     costs, wide = zip(*known.groupby(column), strict=True)  # of an evaluation each, ascending
     correct, samples = (
@@ -260,17 +244,16 @@ def _run_rows(run: Run, setting: str) -> pd.DataFrame:
     parts = []
     for iteration, evaluation in run.evaluations.items():
         place = f"{run.path}: evaluation {iteration}"
-        counts_P, num_samples = evaluation.get("num_correct_P"), evaluation["samples_per_problem"]
-        if not counts_P:
+        if not (counts_P := evaluation.get("num_correct_P")):
             raise UserError(f"{place} has no num_correct_P, the right answers by problem")
         ids = evaluation.get("problem_ids", [str(index) for index in range(len(counts_P))])
         if len(ids) != len(counts_P):
             raise UserError(f"{place} must have as many problem_ids as num_correct_P")
+        about = {name: curve.at[iteration, name] for name in COSTS} | {"iteration": iteration}
+        about |= {"num_samples": evaluation["samples_per_problem"], "setting": setting}
         part = pd.DataFrame({"problem_id": ids, "num_correct": counts_P})
-        costs = {name: curve.at[iteration, name] for name in COSTS}
-        parts.append(part.assign(iteration=iteration, num_samples=num_samples, **costs))
-    rows = pd.concat(parts, ignore_index=True).assign(setting=setting, **run.identity)
-    return _typed(rows)
+        parts.append(part.assign(**about, **run.identity))
+    return _typed(pd.concat(parts, ignore_index=True))
 
 
 def _read_table(folder: Path) -> pd.DataFrame:
@@ -291,20 +274,21 @@ def _check(rows: pd.DataFrame) -> None:
     """Every problem once at every evaluation, the same in all of a setting; counts that can be."""
     for row in rows[rows.duplicated(["run_dir", "iteration", "problem_id"])].head(1).itertuples():
         raise UserError(f"{row.run_dir} is given twice, or has problem {row.problem_id} twice")
-    wrong = (rows["num_correct"] < 0) | (rows["num_correct"] > rows["num_samples"])
-    for row in rows[wrong | (rows["num_samples"] < 1)].head(1).itertuples():
+    wrong = ~rows["num_correct"].between(0, rows["num_samples"]) | (rows["num_samples"] < 1)
+    for row in rows[wrong].head(1).itertuples():
         raise UserError(
             f"{row.run_dir}: evaluation {row.iteration} cannot have {row.num_correct} right of "
             f"{row.num_samples} answers to {row.problem_id}"
         )
-    evaluations = rows.groupby(["setting", "run_dir", "iteration"], sort=False)["problem_id"]
-    first: dict[str, tuple[frozenset[str], str]] = {}
-    for (setting, run_dir, iteration), ids in evaluations:
-        problems, there = first.setdefault(setting, (frozenset(ids), f"{run_dir} at {iteration}"))
-        if problems != frozenset(ids):
+    keys = ["setting", "run_dir", "iteration"]
+    evaluations = rows.groupby(keys, sort=False)["problem_id"].agg(frozenset).reset_index()
+    for setting, of_setting in evaluations.groupby("setting", sort=False):
+        first = of_setting.iloc[0]
+        others = of_setting[[ids != first.problem_id for ids in of_setting["problem_id"]]]
+        for row in others.head(1).itertuples():
             raise UserError(
-                f"{there} and {run_dir} at {iteration} are both of the setting {setting}, but were "
-                "evaluated on different problems"
+                f"{first.run_dir} at {first.iteration} and {row.run_dir} at {row.iteration} are "
+                f"both of the setting {setting}, but were evaluated on different problems"
             )
     frames.check_seeds_once(rows.drop_duplicates(["run_dir", "iteration"]), "setting", "iteration")
 
@@ -318,8 +302,8 @@ def _setting_content(run: Run) -> dict[str, Any]:
 
 
 def _task_and_model(run: Run) -> str:
-    task, model = run.config.get("task") or {}, run.config.get("model") or {}
-    parts = [task.get("kind"), posixpath.basename(str(model.get("path") or "").rstrip("/"))]
+    content = _setting_content(run)
+    parts = [content["task"].get("kind"), Path(content["model"]["path"] or "").name]
     return " ".join(str(part) for part in parts if part) or "all"
 
 
@@ -330,10 +314,9 @@ def _described(run: Run, setting: str) -> dict[str, Any]:
     elsewhere, by digests: seeds mostly share them.
     """
     config = {key: value for key, value in run.config.items() if key != "seed"}
-    environments = {}
-    for environment in (run.environment, *run.environment.get("resumed", [])):
-        content = {key: environment.get(key) for key in RECORDED}
-        environments[_digest(content)] = content
+    resumed = [run.environment, *run.environment.get("resumed", [])]
+    recorded = [{key: environment.get(key) for key in RECORDED} for environment in resumed]
+    environments = {_digest(environment): environment for environment in recorded}
     about = {name: run.identity[name] for name in OF_RUN} | {"setting": setting}
     about |= {"config": _digest(config), "environments": list(environments)}
     if digest := frames.problems_digest(run):
@@ -345,14 +328,11 @@ def _described(run: Run, setting: str) -> dict[str, Any]:
 
 def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """All in one, runs by setting, method and seed."""
-    runs = [run for part in parts for run in part.get("runs", [])]
-    return {
-        "runs": sorted(runs, key=lambda run: tuple(map(str, run.values()))),
-        **{
-            kind: dict(sorted(entry for part in parts for entry in part.get(kind, {}).items()))
-            for kind in ("configs", "environments")
-        },
-    }
+    merged: dict[str, Any] = {"runs": [run for part in parts for run in part.get("runs", [])]}
+    merged["runs"].sort(key=lambda run: tuple(map(str, run.values())))
+    for kind in ("configs", "environments"):
+        merged[kind] = dict(sorted(entry for part in parts for entry in part.get(kind, {}).items()))
+    return merged
 
 
 def _digest(content: Any) -> str:

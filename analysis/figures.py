@@ -1,6 +1,7 @@
 """The look of every figure: colour-blind-safe, small, readable in print; one colour a method."""
 
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,8 +21,11 @@ from vineppo.run_dir.files import write_atomic
 
 # Okabe & Ito, 2008: told apart with every common kind of colour blindness.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
-# Tol, 2021, likewise.
-MORE_COLORS = ("#44AA99", "#AA4499", "#DDCC77", "#88CCEE", "#661100", "#999933", "#CC6677")
+# Tol, 2021, likewise: of phases, which are no methods.
+PHASE_COLORS = (
+    "#77AADD", "#EE8866", "#EEDD88", "#FFAABB", "#99DDFF", "#44BB99", "#BBCC33", "#AAAA00"
+)  # fmt: skip
+OTHER_COLORS = ("#8C564B", "#17BECF", "#9467BD", "#BCBD22", "#E377C2")  # of names in no table
 GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
 METHODS: tuple[tuple[str, str, str | None], ...] = (
@@ -52,6 +56,7 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"dpo", "DPO-positive", "#661100"),
     (r"(^|_)critics?$", "policy at rest", None),
 )
+METHOD_COLORS = {label: color for _, label, color in METHODS if color}
 # What a name says after its method.
 VARIANTS = (
     (r"gae_095", "λ = 0.95"),
@@ -92,42 +97,8 @@ PREDICTORS = {
     "group_mean_others": "group mean, others",
     **dict.fromkeys(("group", "values/group_mean"), "group mean, training"),
 }
-# Estimators, as gradient-variance and advise name them and `sampling.estimators` makes them: the
-# form of a name, what it is called with what is in brackets, its family and that one's colour.
-ESTIMATORS: tuple[tuple[str, str, str, str], ...] = (
-    (r"exact|vine_oracle", "exact values", "exact values", GREY),
-    (r"martingale_posterior", "martingale", "martingale", "#882255"),
-    (r"martingale_privileged", "martingale, answer in view", "martingale", "#882255"),
-    (r"vine_(\d+)", "VinePPO, K = {}", "VinePPO (K)", COLORS[0]),
-    (r"vine_(\d+)_own", "VinePPO, K = {}, own outcome", "own outcome (K)", COLORS[5]),
-    (r"vine_(.+)", "difference of {}", "difference of values", MORE_COLORS[3]),
-    (r"gae", "PPO", "PPO", COLORS[1]),
-    (r"gae_(.+)", "return less {}", "return less values", COLORS[4]),
-    (r"cuts_(\d+)_(\d+)_own", "{} cuts, K = {}", "cuts (cuts, K)", COLORS[2]),
-    (
-        r"expected_(\d+)_(\d+)_own",
-        "{} expected cuts, K = {}",
-        "expected (cuts, K)",
-        "#3D7A99",
-    ),
-    (r"coin_(\d+)_(\d+)_own", "one state in {}, K = {}", "coin (one in, K)", MORE_COLORS[5]),
-    (r"joined_(\d+)_(\d+)", "{} joined cuts, K = {}", "joined (cuts, K)", "#000075"),
-    (
-        r"joined_(.+)_(\d+)_(\d+)",
-        "{1} joined cuts, K = {2}, with {0}",
-        "joined with a martingale (cuts, K)",
-        MORE_COLORS[4],
-    ),
-    (
-        r"doubly_robust_(.+)_(\d+)_(\d+)",
-        "doubly robust on {}, one state in {}, K = {}",
-        "doubly robust (one in, K)",
-        MORE_COLORS[6],
-    ),
-    (r"(rloo|grpo|remax|reinforce_plus_plus)", "{}", "rewards alone", COLORS[3]),
-    (r"(.+)", "{}", "others", COLORS[7]),
-)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MAX_SERIES = 6  # of a panel
 LINE_STYLES = ("-", "--", "-.", ":")
 PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
 DOTS_PER_IN = 300
@@ -162,12 +133,10 @@ def panels(
 
 
 @contextmanager
-def grid(
-    count: int, max_columns: int, margin_in: float = 0.0
-) -> Iterator[tuple[Figure, list[Axes]]]:
+def grid(count: int, max_columns: int) -> Iterator[tuple[Figure, list[Axes]]]:
     """`count` panels in as few rows as `max_columns` a row allow."""
     num_columns = min(count, max_columns)
-    with panels(-(-count // num_columns), num_columns, margin_in) as (figure, axes):
+    with panels(-(-count // num_columns), num_columns) as (figure, axes):
         for unused in axes[count:]:
             unused.set_visible(False)
         yield figure, axes[:count]
@@ -191,9 +160,6 @@ def method_labels(names: Sequence[str]) -> dict[str, str]:
     labels = {}
     for name in names:
         method, _, variant = _method(name)
-        for pattern, text in VARIANTS:
-            variant = re.sub(rf"(?:^|_|, ?){pattern}(?=[_,]|$)", rf", {text}", variant)
-        variant = variant.strip("_, ")
         labels[name] = f"{method}, {variant}" if variant else method
     return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
 
@@ -204,7 +170,7 @@ def method_label(name: str) -> str:
 
 
 def setting_of(name: str) -> str:
-    """What a run's name says before its method: "credit_long" of `credit_long_vineppo`.
+    """The part of a run's name before its method: "credit_long" of `credit_long_vineppo`.
 
     Empty for a name that none of `METHODS` is in.
     """
@@ -225,49 +191,31 @@ def seed_labels(rows: pd.DataFrame) -> dict[str, str]:
 def method_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, dashes and marker of each method, by its name.
 
-    A method of `METHODS` has one colour in every figure. Its variants in a figure are shades of it,
-    the lighter the smaller their number, and differ in their dashes. Other names take the colours
-    left.
+    A method of `METHODS` has one colour in every figure, and so has each of its variants: a shade
+    of it. Other names take `OTHER_COLORS`.
     """
-    methods = {name: _method(name)[0] for name in names}
-    colors = {methods[name]: _method(name)[1] for name in names}
-    left = cycle([color for color in COLORS if color not in colors.values()] or COLORS)
-    colors = {method: color or next(left) for method, color in colors.items()}
+    others = cycle(OTHER_COLORS)
     styles = {}
-    for index, (name, method) in enumerate(methods.items()):
-        shades = _shades([name for name in names if methods[name] == method])
-        place, shade = list(shades).index(name), shades[name]
-        rgb = np.array(to_rgb(colors[method]))
+    for index, name in enumerate(names):
+        method, color, variant = _method(name)
+        place = [_method(other)[0] for other in names[:index]].count(method)
         styles[name] = {
-            "color": to_hex(rgb + abs(shade) * ((shade > 0) - rgb)),
+            "color": shaded(color, variant) if color else next(others),
             "linestyle": LINE_STYLES[place % len(LINE_STYLES)],
             "marker": marker(index),
         }
     return styles
 
 
-def estimator_family(name: str) -> tuple[str, str, str, list[str]]:
-    """What `ESTIMATORS` has of a name, and what is in brackets."""
-    return next(
-        (label, family, color, list(found.groups()))
-        for form, label, family, color in ESTIMATORS
-        if (found := re.fullmatch(form, name))
-    )
-
-
-def estimator_label(name: str) -> str:
-    """ "VinePPO, K = 9" of "vine_9", "return less probe, corrected" of "gae_probe"."""
-    label, _, _, numbers = estimator_family(name)
-    if numbers == [name]:
-        return method_label(name)
-    shown = [number if number.isdecimal() else predictor_label(number) for number in numbers]
-    return label.format(*shown)
-
-
-def estimator_color(name: str) -> str:
-    """That of its family, or of the method that it is."""
-    _, _, color, numbers = estimator_family(name)
-    return str(method_styles([name])[name]["color"]) if numbers == [name] else color
+def shaded(color: str, variant: str) -> str:
+    """The colour of a method's variant: "K = 3" is lighter than "K = 9", "K = 27" is darker."""
+    shade = 0.0  # on the way to white, below 0 to black
+    if found := re.search(r"\bK = ([\d.]+)", variant):
+        shade = 0.6 - 0.3 * math.log(max(float(found[1]), 1), 3)
+    elif variant:
+        shade = (-0.4, -0.2, 0.2, 0.4, 0.6)[sum(map(ord, variant)) % 5]
+    rgb = np.array(to_rgb(color))
+    return to_hex(rgb + min(abs(shade), 0.6) * ((shade > 0) - rgb))
 
 
 def predictor_label(predictor: str) -> str:
@@ -275,11 +223,6 @@ def predictor_label(predictor: str) -> str:
     if match := re.fullmatch(r"mc(_train)?_(\d+)", predictor):
         return f"MC, K = {match[2]}" + (", training" if match[1] else "")
     return PREDICTORS.get(predictor, predictor.replace("_", " "))
-
-
-def phase_color(name: str, names: Sequence[str]) -> str:
-    """The colour of one of `names`, the parts of an iteration; "other" is grey."""
-    return "#BBBBBB" if name == "other" else COLORS[names.index(name) % len(COLORS)]
 
 
 def curve(
@@ -312,6 +255,11 @@ def curve(
         axis.vlines(places, low, high, color=style["color"], linewidth=0.8)
 
 
+def running_mean(series: Any, reach: int) -> Any:
+    """Mean of each value and those up to `reach` away on either side that exist."""
+    return series.rolling(2 * reach + 1, center=True, min_periods=1).mean()
+
+
 def whole_iterations(axis: Axes) -> None:
     axis.set_xlabel("iteration")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
@@ -330,7 +278,8 @@ def logarithmic(axis: Axes, low: float, high: float, numbers: Formatter) -> None
 def label_rows(axes: Sequence[Axes], text: str) -> None:
     """Names the y axis at the first panel of every row."""
     for axis in axes:
-        if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+        spec = axis.get_subplotspec()
+        if spec is not None and spec.is_first_col():
             axis.set_ylabel(text)
 
 
@@ -342,24 +291,17 @@ def same_ylim(axes: Sequence[Axes]) -> None:
 
 
 def shared_legend(figure: Figure, *axes: Axes) -> None:
-    """One legend under all panels of what `axes` name, each name once.
+    """One legend under all panels of what `axes` name, each name once; the figure grows by it.
 
     It has as many columns as its longest name leaves room for.
     """
     entries = [axis.get_legend_handles_labels() for axis in axes]
     named = {name: handle for entry in entries for handle, name in zip(*entry, strict=True)}
-    letters_a_line = LETTERS_PER_IN * figure.get_size_inches()[0]
-    columns = int(letters_a_line // (max(map(len, named)) + LEGEND_HANDLE_LETTERS))
-    columns = min(max(columns, 1), len(named))
-    figure.legend(named.values(), named, loc="outside lower center", ncols=columns)
-
-
-def legend_below(figure: Figure, *axes: Axes) -> None:
-    """`shared_legend` in a figure that grows by as much as it takes."""
-    shared_legend(figure, *axes)
     width, height = figure.get_size_inches()
-    extent = figure.legends[0].get_window_extent()
-    figure.set_size_inches(width, height + extent.height / figure.dpi)
+    columns = int(LETTERS_PER_IN * width // (max(map(len, named)) + LEGEND_HANDLE_LETTERS))
+    columns = min(max(columns, 1), len(named))
+    legend = figure.legend(named.values(), named, loc="outside lower center", ncols=columns)
+    figure.set_size_inches(width, height + legend.get_window_extent().height / figure.dpi)
 
 
 def save(figure: Figure, path: Path) -> list[Path]:
@@ -384,30 +326,12 @@ def _find(name: str) -> tuple[re.Match[str], str, str | None] | None:
 
 
 def _method(name: str) -> tuple[str, str | None, str]:
-    """The method that a name says, its colour, and what else the name says after it."""
-    own = name.rpartition("/")[2]  # of a run directory, not what it lies in
-    if found := _find(own):
-        match, label, color = found
-        return label, color, own[match.end() :].strip("_, ")
-    return name, None, ""
-
-
-def _shades(variants: Sequence[str]) -> dict[str, float]:
-    """How far each variant is from its method's colour: on the way to white, below 0 to black.
-
-    One alone has the colour, and so has the method itself among its variants; it comes first.
-    """
-    others = sorted(set(variants), key=_natural)
-    plain = [name for name in others if not _method(name)[2]] or others
-    if len(plain) > 1:
-        return dict(zip(others, np.linspace(0.6, -0.4, len(others)).tolist(), strict=True))
-    others = [name for name in others if name not in plain]
-    half = len(others) // 2
-    light = np.linspace(0.6, 0, half, endpoint=False)
-    dark = np.linspace(-0.4, 0, len(others) - half, endpoint=False)[::-1]
-    return dict(zip([*plain, *others], [0.0, *light.tolist(), *dark.tolist()], strict=True))
-
-
-def _natural(name: str) -> list[Any]:
-    """The order of `k3` before `k27`."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    """The method that a name says, its colour, and what people call the rest of the name."""
+    last = name.rpartition("/")[2]  # of a run directory, not what it lies in
+    if (found := _find(last)) is None:
+        return name, None, ""
+    match, label, color = found
+    variant = last[match.end() :].strip("_, ")
+    for pattern, text in VARIANTS:
+        variant = re.sub(rf"(?:^|_|, ?){pattern}(?=[_,]|$)", rf", {text}", variant)
+    return label, color, variant.strip("_, ")

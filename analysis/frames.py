@@ -1,5 +1,6 @@
 """Runs as data frames, read from the files of their directories. Needs no torch."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -63,10 +64,6 @@ class Run:
     def logged(self, *metrics: str) -> pd.DataFrame:
         """Metrics by iteration, empty where they were not logged."""
         return self.metrics.set_index("iteration").reindex(columns=list(metrics)).astype(float)
-
-    def series(self, metric: str) -> pd.Series:
-        """A metric by iteration, where it was logged and finite."""
-        return self.logged(metric)[metric].dropna()
 
 
 def read_run(path: Path) -> Run:
@@ -197,24 +194,18 @@ def common_iterations(frame: pd.DataFrame, method: str = "method") -> pd.DataFra
 
 def check_same_tasks(runs: Sequence[Run]) -> None:
     """Refuses runs of different tasks (`UserError`)."""
-    check_alike(
-        runs, lambda run: {"task": run.config.get("task", {})}, "are runs of different tasks:"
-    )
+    check_alike(runs, lambda run: _keys(run, "task"), "are runs of different tasks:")
 
 
 def check_same_problems(runs: Sequence[Run]) -> None:
     """Refuses runs that are tested on different problems (`UserError`)."""
-
-    def problems(run: Run) -> dict[str, Any]:
-        task = run.config.get("task", {})
-        return {"task": {key: task[key] for key in task if key not in NOT_THE_PROBLEMS}}
-
-    check_alike(runs, problems, "are tested on different problems:")
+    complaint = "are tested on different problems:"
+    check_alike(runs, lambda run: _keys(run, "task", NOT_THE_PROBLEMS), complaint)
     check_digests({str(run.path): digest for run in runs if (digest := problems_digest(run))})
 
 
 def problems_digest(run: Run) -> str | None:
-    """Of the questions and answers of its evaluations; None in older runs."""
+    """The digest of its test questions and answers; None in older runs."""
     digests = (evaluation.get("problems_digest") for evaluation in run.evaluations.values())
     return next(filter(None, digests), None)
 
@@ -228,36 +219,27 @@ def check_digests(of_runs: Mapping[str, str]) -> None:
 
 def check_same_evaluation(runs: Sequence[Run]) -> None:
     """Refuses runs whose evaluations sample at another temperature or top_p (`UserError`)."""
-
-    def sampling(run: Run) -> dict[str, Any]:
-        settings = run.config.get("evaluation", {})
-        return {"evaluation": {key: settings.get(key) for key in ("temperature", "top_p")}}
-
-    check_alike(runs, sampling, "are evaluated differently:")
+    others = {key for run in runs for key in run.config.get("evaluation", {})}
+    others -= {"temperature", "top_p"}
+    check_alike(runs, lambda run: _keys(run, "evaluation", others), "are evaluated differently:")
 
 
 def check_same_configs(runs: Sequence[Run]) -> None:
     """Refuses runs of one name whose configs differ in more than the seed (`UserError`)."""
     for name in dict.fromkeys(run.name for run in runs):
-        check_alike(
-            [run for run in runs if run.name == name],
-            lambda run: run.config | {"seed": None},
-            f"are both named {name}, but",
-            "; only the seed may differ",
-        )
+        seeds = [run for run in runs if run.name == name]
+        complaint = f"are both named {name} and may differ in their seed alone, but"
+        check_alike(seeds, lambda run: run.config | {"seed": None}, complaint)
 
 
-def check_alike(
-    runs: Sequence[Run], part: Callable[[Run], Any], complaint: str, rule: str = ""
-) -> None:
+def check_alike(runs: Sequence[Run], part: Callable[[Run], Any], complaint: str) -> None:
     """Refuses runs whose `part` differs from the first one's, naming the key (`UserError`)."""
     for run in runs[1:]:
-        difference = first_difference(part(runs[0]), part(run))
-        if difference is not None:
+        if (difference := first_difference(part(runs[0]), part(run))) is not None:
             key, there, here = difference
             raise UserError(
                 f"{runs[0].path} and {run.path} {complaint} {key} is {there} in the one and {here} "
-                f"in the other{rule}"
+                "in the other"
             )
 
 
@@ -274,7 +256,7 @@ def check_seeds_once(rows: pd.DataFrame, *keys: str) -> None:
 def choose_iterations(
     available: Sequence[int], wanted: str, option: str, missing: str
 ) -> list[int]:
-    """Of `available`, ascending: "all", "last", "ends", "spaced:4" or numbers with commas.
+    """Some of `available`, ascending: "all", "last", "ends", "spaced:4" or numbers with commas.
 
     "ends" are the first, the middle and the last: of 1 … 12 these are 1, 7, 12. "spaced:4" takes
     four, evenly, the first and the last among them: of 0 … 9 it is 0, 3, 6, 9. Raises `UserError`
@@ -282,20 +264,17 @@ def choose_iterations(
     a number that is not available.
     """
     last = len(available) - 1
-    kind, _, count = wanted.partition(":")
     if wanted in ("all", "last", "ends"):
         places = {"all": range(last + 1), "last": [last], "ends": [0, len(available) // 2, last]}
         return [available[place] for place in sorted(set(places[wanted]))]
-    if kind == "spaced" and count.isdecimal() and int(count) > 0:
-        between = max(int(count) - 1, 1)
-        spaced = {round(i * last / between) for i in range(int(count))}
-        return [available[place] for place in sorted(spaced)]
-    try:
-        numbers = sorted({int(text) for text in wanted.split(",")})
-    except ValueError:
+    if spaced := re.fullmatch(r"spaced:([1-9]\d*)", wanted):
+        evenly = np.linspace(0, last, int(spaced[1])).round().astype(int)
+        return [available[place] for place in np.unique(evenly)]
+    if not re.fullmatch(r"\d+(,\d+)*", wanted):
         raise UserError(
             f"{option} must be all, last, ends, spaced:N or numbers with commas, got {wanted!r}"
-        ) from None
+        )
+    numbers = sorted(set(map(int, wanted.split(","))))
     for number in numbers:
         if number not in available:
             held = ", ".join(map(str, available))
@@ -303,23 +282,24 @@ def choose_iterations(
     return numbers
 
 
+def _keys(run: Run, part: str, left_out: Collection[str] = ()) -> dict[str, Any]:
+    """A table of a run's config under its name, so that a difference names the whole key."""
+    table = run.config.get(part) or {}
+    return {part: {key: table[key] for key in table if key not in left_out}}
+
+
 def _costs(run: Run) -> pd.DataFrame:
     """Cumulative, by iteration; the start has cost nothing."""
     metrics = run.logged("time/elapsed_s", "tokens/rollout", "tokens/values")
     tokens = metrics["tokens/rollout"] + metrics["tokens/values"].fillna(0)
-    costs = pd.DataFrame(
-        {"elapsed_s": metrics["time/elapsed_s"], "tokens_sampled": tokens.cumsum()}
-    )
-    start = pd.DataFrame({"elapsed_s": 0.0, "tokens_sampled": 0.0}, index=[0])
-    return pd.concat([start, costs])
+    costs = {"elapsed_s": metrics["time/elapsed_s"], "tokens_sampled": tokens.cumsum()}
+    return pd.concat([pd.DataFrame(dict.fromkeys(costs, 0.0), index=[0]), pd.DataFrame(costs)])
 
 
 def _check_evaluation(evaluation: dict[str, Any], place: str) -> None:
     """Raises `UserError` for a number that is missing or cannot be."""
     ranges = {"pass@1": (0, 1), "num_problems": (1, np.inf), "samples_per_problem": (1, np.inf)}
     for key, (least, most) in ranges.items():
-        if key not in evaluation:
-            raise UserError(f"{place} has no {key!r}")
-        number = evaluation[key]
+        number = evaluation.get(key)
         if not isinstance(number, int | float) or not least <= number <= most:
             raise UserError(f"{place}: {key} cannot be {number!r}")

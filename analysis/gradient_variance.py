@@ -1,9 +1,9 @@
 """`gradient-variance`: how noisy each estimator's policy gradient is, and what its noise costs.
 
-The gradients of all estimators are of the same rollouts and policy, of raw advantages unless
-`--whiten` asks otherwise. The unit is the problem. A budget B buys a variance of tr Σ·c/B, with c
-the sampled tokens or the seconds of a problem. Traces compare estimators whose gradients have one
-mean; GRPO compares by what is free of scale alone (docs/analysis.md).
+The gradients of all estimators are of the same rollouts, policy and raw advantages. The unit is the
+problem. A budget B buys a variance of tr Σ·c/B, with c the sampled tokens or the seconds of a
+problem. Traces compare estimators whose gradients have one mean; GRPO compares by what is free of
+scale alone (docs/analysis.md).
 """
 
 import argparse
@@ -17,17 +17,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import StrMethodFormatter
 
-from analysis import figures, options
+from analysis import estimators, figures, options
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, Estimate, bootstrap_weights
-from analysis.stats.gradient_noise import GradientNoise, gain_estimates, noise_from_gram
+from analysis.stats.gradient_noise import gain_estimates, noise_from_gram
 from analysis.tables import Table, find_tables, holds_tables_alone, read_rows
 from analysis.truth import check_names
 from vineppo.errors import UserError
 
 ANALYSIS, FOLDER = "gradient-variance", "gradients"
-PRODUCTS = ("gram_N", "with_first_N")
 # One row per estimator and problem; the problems of every estimator are the same, in one order.
 GRADIENT_SCHEMA = pa.schema(
     {"run": pa.string(), "method": pa.string(), "seed": pa.int64()}
@@ -35,7 +34,7 @@ GRADIENT_SCHEMA = pa.schema(
     | {"estimator": pa.string(), "problem_id": pa.string()}
     | {"num_tokens": pa.float64(), "time_s": pa.float64()}
     | dict.fromkeys(("adam_gain", "adam_gain_without"), pa.float64())
-    | dict.fromkeys(PRODUCTS, pa.list_(pa.float32()))
+    | {"gram_N": pa.list_(pa.float32())}
 )
 OF_CHECKPOINT = {"run": str, "method": str, "seed": int, "checkpoint": int}
 OF_CHECKPOINT |= {"rollout_iteration": int, "num_problems": int}
@@ -45,19 +44,13 @@ NOISE = Table(
     "gradient_variance.csv", OF_CHECKPOINT | {"estimator": str, "quantity": str, "value": Estimate}
 )
 NUM_RESAMPLES = 2000
-WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal", "signal_per_token", "signal_per_s")
-# A panel each: the quantity, what it is multiplied by, its title.
-RATIOS = (
-    ("trace_ratio", 1, "variance of a problem's gradient"),
-    ("trace_tokens_ratio", 1, "variance at equal sampled tokens"),
-    ("trace_time_ratio", 1, "variance at equal time"),
-    ("adam_gain_ratio", 1, "first-order gain of Adam's step"),
-)
-SIGNALS = (
-    ("signal", 1, "signal to noise of a problem"),
-    ("signal_per_token", 1000, "signal to noise of 1,000 sampled tokens"),
-    ("signal_per_s", 1, "signal to noise of a second"),
-)
+WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal")
+# A panel each.
+PANELS = {
+    "trace_ratio": "variance of a problem's gradient",
+    "trace_tokens_ratio": "variance at equal sampled tokens",
+    "trace_time_ratio": "variance at equal time",
+}
 AROUND_IN, ROW_IN = 0.8, 0.16  # of a panel's height, and an estimator's
 SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
@@ -78,11 +71,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="Compare these estimators with the first of them. all: what the run allows, rloo "
         "first. docs/analysis.md lists the names.",
     )
-    parser.add_argument(
-        "--whiten",
-        action="store_true",
-        help="Whiten the advantages over all tokens, as updates do.",
-    )
     options.add_numbers(
         parser,
         sample_values=(
@@ -90,18 +78,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             "Sample so many fresh continuations of every state, greedy responses, and rollouts "
             "where too few are saved. 0 takes what the run saved.",
         ),
-        projection=(65_536, "Sketch each gradient to so many coordinates. 0 keeps them all."),
-        seed=(0, "Seed what is sampled, and the sketch."),
+        seed=(0, "Seed what is sampled, and the sketch of the gradients."),
     )
 
 
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> list[Path]:
-    """Writes a table of inner products a checkpoint, gradient_variance.csv, , a summary.
+    """Writes a table of inner products a checkpoint, gradient_variance.csv and its figure.
 
     Each path is a run directory, or a directory whose tables (gradients/, else the CSV) are drawn
     again. What is there already is kept; sampling that a kill interrupted goes on.
     """
-    options.check_least(settings, num_problems=2, sample_values=0, projection=0)
+    options.check_least(settings, num_problems=2, sample_values=0)
     run_paths = [
         path for path in paths if not NOISE.holds(path) and not holds_tables_alone(path, FOLDER)
     ]
@@ -142,8 +129,8 @@ def make_gradients(
         return make_tables(chosen, GRADIENT_SCHEMA, gradient_rows)
     tables: list[Path] = []
     for run_path in run_paths:
-        own = [checkpoint for checkpoint in chosen if checkpoint.run_path == run_path]
-        tables += make_tables(own, GRADIENT_SCHEMA, gradient_rows)
+        of_run = [checkpoint for checkpoint in chosen if checkpoint.run_path == run_path]
+        tables += make_tables(of_run, GRADIENT_SCHEMA, gradient_rows)
     return tables
 
 
@@ -151,12 +138,10 @@ def make_gradients(
 class Gradients:
     """The gradients of N problems by E estimators on one checkpoint's rollouts.
 
-    `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e, and
-    `with_first_ENN[e, i, j]` that of i's by e and j's by the first. `num_tokens_EN` were sampled
-    for the estimate, `time_s_EN` is what it takes (NaN where the run logged no times).
-    `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in tables from before
-    it was kept) and without each of them. `about` are the columns `OF_CHECKPOINT`;
-    rollout_iteration is checkpoint + 1 where the checkpoint itself had sampled the rollouts.
+    `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e.
+    `num_tokens_EN` were sampled for the estimate, in `time_s_EN` (NaN where the run logged none).
+    `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in older tables) and
+    without each of them. `about` are the columns `OF_CHECKPOINT`.
     """
 
     about: dict[str, Any]
@@ -166,18 +151,12 @@ class Gradients:
     time_s_EN: np.ndarray
     adam_gains_EM: np.ndarray
     gram_ENN: np.ndarray
-    with_first_ENN: np.ndarray
 
 
 def read_gradients(path: Path) -> Gradients:
     """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
-    rows = read_rows(
-        path,
-        GRADIENT_SCHEMA,
-        "gradient",
-        optional=("seed", "time_s", "adam_gain_without", *PRODUCTS),
-        added=("adam_gain",),
-    )
+    optional = ("seed", "time_s", "adam_gain_without", "gram_N")
+    rows = read_rows(path, GRADIENT_SCHEMA, "gradient", optional, ("adam_gain",))
     estimators = tuple(dict.fromkeys(row["estimator"] for row in rows))
     problem_ids = tuple(dict.fromkeys(row["problem_id"] for row in rows))
     shape = len(estimators), len(problem_ids)
@@ -185,11 +164,8 @@ def read_gradients(path: Path) -> Gradients:
     if [(row["estimator"], row["problem_id"]) for row in rows] != expected:
         raise UserError(f"{path} must hold every problem once for every estimator, in one order")
     for number, row in enumerate(rows, start=1):
-        for column in PRODUCTS:
-            if len(row[column] or ()) != len(problem_ids):
-                raise UserError(
-                    f"{path}, row {number}: {column} must hold {len(problem_ids)} numbers"
-                )
+        if len(row["gram_N"] or ()) != len(problem_ids):
+            raise UserError(f"{path}, row {number}: gram_N must hold {len(problem_ids)} numbers")
 
     def array(column: str, *more: int) -> np.ndarray:
         return np.array([row[column] for row in rows], float).reshape(*shape, *more)
@@ -203,7 +179,6 @@ def read_gradients(path: Path) -> Gradients:
         time_s_EN=array("time_s"),
         adam_gains_EM=np.hstack([array("adam_gain")[:, :1], array("adam_gain_without")]),
         gram_ENN=array("gram_N", shape[1]),
-        with_first_ENN=array("with_first_N", shape[1]),
     )
 
 
@@ -229,131 +204,78 @@ def noise_rows(gradients: Gradients) -> pd.DataFrame:
 def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     """`"estimator/quantity"` with problem i counting `weights_N[i]` times.
 
-    trace, squared_norm     tr Σ of a problem's gradient, and |E g|²
-    signal_to_noise         |E g|²/(tr Σ/N) of the table's N problems
-    noise_scale             tr Σ/|E g|², the problems at which the signal is as large as the noise
     num_tokens, time_s      c: sampled tokens and seconds of a problem
+    trace                   tr Σ of a problem's gradient
     trace_tokens, _time     tr Σ · c
-    signal, _per_token, …   |E g|²/tr Σ of a problem, and divided by c
+    signal                  |E g|²/tr Σ of a problem
     …_ratio                 to that of the first estimator
-    cosine                  of E g and that of the first estimator
-    difference_to_noise     signal_to_noise of g − g₁, about 0 where both have one mean
 
     What Adam gains is no function of inner products: `stats.gradient_noise.adam_gains`.
     """
-    own_E = [noise_from_gram(gram_NN, weights_N) for gram_NN in gradients.gram_ENN]
     share_N = weights_N / weights_N.sum()
-    costs_E = zip(gradients.num_tokens_EN @ share_N, gradients.time_s_EN @ share_N, strict=True)
-    by_estimator = [
-        _prices(own, float(num_tokens), float(time_s))
-        | _against_first(gradients, e, own_E, weights_N)
-        for e, (own, (num_tokens, time_s)) in enumerate(zip(own_E, costs_E, strict=True))
-    ]
-    for own in by_estimator:
-        own |= {f"{key}_ratio": _ratio(own[key], by_estimator[0][key]) for key in WITH_RATIO}
-    return {
-        f"{name}/{key}": number
-        for name, own in zip(gradients.estimators, by_estimator, strict=True)
-        for key, number in own.items()
-    }
+    found: dict[str, float] = {}
+    for e, name in enumerate(gradients.estimators):
+        noise = noise_from_gram(gradients.gram_ENN[e], weights_N)
+        tokens, time_s = gradients.num_tokens_EN[e] @ share_N, gradients.time_s_EN[e] @ share_N
+        quantities = {
+            "num_tokens": float(tokens),
+            "time_s": float(time_s),
+            "trace": noise.trace,
+            "trace_tokens": noise.trace * float(tokens),
+            "trace_time": noise.trace * float(time_s),
+            "signal": _ratio(noise.squared_norm, noise.trace),
+        }
+        for key in WITH_RATIO:
+            first = found.get(f"{gradients.estimators[0]}/{key}", quantities[key])
+            quantities[f"{key}_ratio"] = _ratio(quantities[key], first)
+        found |= {f"{name}/{key}": number for key, number in quantities.items()}
+    return found
 
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
-    """A panel a quantity that any estimator has: a dot a run and checkpoint with its interval.
+    """A panel a ratio that any estimator has: a dot a run and checkpoint with its interval.
 
     Ratios compare variances of estimators of one mean, which GRPO is not.
     """
-    names = estimator_names(rows)
-    known = set(rows["quantity"][rows["value"].notna()])
-    panels = [panel for panel in (*RATIOS, *SIGNALS) if panel[0] in known]
+    first, *others = rows["estimator"].unique()
+    names = [first, *sorted(others, key=lambda name: name.startswith("vine"))]
+    known = rows.dropna(subset="value")
+    panels = [quantity for quantity in PANELS if quantity in set(known["quantity"])]
     if not panels:
         return []
-    labels = list(map(figures.estimator_label, names))
-    with figures.grid(len(panels), 4, margin_in=0.8) as (figure, axes):
-        num_rows = -(-len(panels) // 4)
-        figure.set_figheight(num_rows * (AROUND_IN + ROW_IN * len(names)))
-        for axis, panel in zip(axes, panels, strict=True):
-            quantity, scale, title = panel
-            chosen = rows[rows["quantity"] == quantity]
-            draw_dots(axis, chosen, names, scale)
-            if panel in RATIOS:
-                axis.set_xlabel(f"{labels[0]}: 1")
-                _logarithmic(axis, chosen["value"])
-            else:
-                axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
-                axis.xaxis.set_major_locator(MaxNLocator(5))
-            axis.set_title(title)
-            is_first = axis.get_subplotspec().is_first_col()  # type: ignore[union-attr]
-            axis.set_yticks(range(len(names)), labels if is_first else [""] * len(names))
+    labels = list(map(estimators.label, names))
+    with figures.panels(1, len(panels), margin_in=0.8) as (figure, axes):
+        figure.set_figheight(AROUND_IN + ROW_IN * len(names))
+        for axis, quantity in zip(axes, panels, strict=True):
+            chosen = known[known["quantity"] == quantity]
+            draw_dots(axis, chosen, names)
+            dots = [1.0, *chosen["value"][chosen["value"] > 0]]  # bars may run on
+            figures.logarithmic(axis, min(dots) / 2, max(dots) * 2, StrMethodFormatter("{x:g}"))
+            axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
+            axis.set(title=PANELS[quantity], xlabel=f"over {labels[0]}'s")
+            axis.set_yticks(range(len(names)), labels if axis is axes[0] else [])
             axis.set_ylim(len(names) - 0.5, -0.5)
         if len(axes[0].get_legend_handles_labels()[1]) > 1:
             figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 
 
-def estimator_names(rows: pd.DataFrame) -> list[str]:
-    """The first, then the others in their order, those of Monte-Carlo values last."""
-    names = list(rows["estimator"].unique())
-    return [names[0], *sorted(names[1:], key=lambda name: name.startswith("vine"))]
-
-
-def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str], scale: float) -> None:
-    """One colour a method, one marker a run and checkpoint; what is undefined is left out."""
+def draw_dots(axis: Axes, rows: pd.DataFrame, names: Sequence[str]) -> None:
+    """One colour a method, one marker a run and checkpoint."""
     groups = list(rows.groupby(GROUP, sort=False))
+    is_only = len(rows[["method", "seed"]].drop_duplicates()) == 1
     for index, (_, group) in enumerate(groups):
         shift = SPREAD * ((index + 0.5) / len(groups) - 0.5)
         marker, first = figures.marker(index), group.iloc[0]
-        for row in group[group["value"].notna()].to_dict("records"):
+        for row in group.to_dict("records"):
             place = names.index(row["estimator"]) + shift
-            color = figures.estimator_color(row["estimator"])
-            bar = scale * row["value_low"], scale * row["value_high"]
-            axis.plot(scale * row["value"], place, color=color, marker=marker)
-            axis.plot(bar, [place, place], color=color, linewidth=0.9)
+            color = estimators.color(row["estimator"])
+            axis.plot(row["value"], place, color=color, marker=marker)
+            ends = [row["value_low"], row["value_high"]]
+            axis.plot(ends, [place, place], color=color, linewidth=0.9)
         of_run = f"{figures.method_label(first.method)}, seed {first.seed}, "
-        is_only = rows[["method", "seed"]].drop_duplicates().shape[0] == 1
         label = f"{'' if is_only else of_run}checkpoint {first.checkpoint}"
         axis.plot([], [], ls="", color="0.4", marker=marker, label=label)
-
-
-def _logarithmic(axis: Axes, dots: pd.Series) -> None:
-    """Around the dots, and 1, with room for the bars, which may run on."""
-    positive = dots[dots > 0]
-    low, high = min([1.0, *positive]) / 2, max([1.0, *positive]) * 2
-    figures.logarithmic(axis, low, high, StrMethodFormatter("{x:g}"))
-    axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
-
-
-def _prices(own: GradientNoise, num_tokens: float, time_s: float) -> dict[str, float]:
-    signal = _ratio(own.squared_norm, own.trace)
-    return {
-        "num_tokens": num_tokens,
-        "time_s": time_s,
-        "trace": own.trace,
-        "squared_norm": own.squared_norm,
-        "signal_to_noise": own.signal_to_noise,
-        "noise_scale": own.noise_scale,
-        "trace_tokens": own.trace * num_tokens,
-        "trace_time": own.trace * time_s,
-        "signal": signal,
-        "signal_per_token": signal / num_tokens,
-        "signal_per_s": signal / time_s,
-    }
-
-
-def _against_first(
-    gradients: Gradients, e: int, own_E: Sequence[GradientNoise], weights_N: np.ndarray
-) -> dict[str, float]:
-    """From the noise of the difference of both gradients on each problem."""
-    with_first_NN = gradients.with_first_ENN[e]
-    difference_NN = gradients.gram_ENN[e] - with_first_NN - with_first_NN.T + gradients.gram_ENN[0]
-    difference = noise_from_gram(difference_NN, weights_N)
-    own, first = own_E[e].squared_norm, own_E[0].squared_norm
-    inner = (own + first - difference.squared_norm) / 2
-    is_known = own > 0 and first > 0
-    return {
-        "cosine": inner / math.sqrt(own * first) if is_known else math.nan,
-        "difference_to_noise": difference.signal_to_noise,
-    }
 
 
 def _ratio(number: float, first: float) -> float:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from analysis import figures, frames, options
 from analysis.frames import OF_RUN, Run
@@ -70,8 +69,8 @@ def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list
     runs = [frames.read_run(path) for path in paths if path not in by_path]
     check_names([run.path for run in runs])
     frames.check_same_problems(runs)
-    complaint = "start from different policies, so that their KL does not compare:"
-    frames.check_alike(runs, lambda run: {"model.path": _start(run)}, complaint)
+    starts = "start from different policies, so that their KL does not compare:"
+    frames.check_alike(runs, lambda run: {"model.path": run.config["model"]["path"]}, starts)
     frames.check_same_configs(runs)
     if runs:
         from analysis.sampling.kl import sample_cells
@@ -96,13 +95,17 @@ def sampled_points(
     points of one figure are measured alike.
     """
     is_evaluated = all(sampled[run.path].keys() <= run.evaluations.keys() for run in runs)
+    ends = dict(zip(("pass@1", "low", "high"), estimate_columns("pass@1"), strict=True))
     points = {}
     for run in runs:
-        evaluations, rows = _evaluations(run), []
+        curve = frames.learning_curve(run).set_index("iteration")
+        evaluations, rows = curve[list(ends)].rename(columns=ends), []
+        how = run.config.get("evaluation", {})
+        source = f"evaluation (temperature {how.get('temperature')}, top_p {how.get('top_p')})"
         for iteration, cells in sampled[run.path].items():
             row = run.identity | {"iteration": iteration, "kl_source": "exact", **cells}
             if is_evaluated:
-                row |= {"pass_source": _pass_source(run), **evaluations.loc[iteration]}
+                row |= {"pass_source": source, **evaluations.loc[iteration]}
             else:
                 row |= {"pass_source": "samples", "pass@1": cells["sample_pass@1"]}
             rows.append(row)
@@ -150,12 +153,12 @@ def efficiencies(points: pd.DataFrame) -> pd.DataFrame:
         for name, curves in seed_curves(points, kl).items():
             matched = [] if level is None else [crossing(*curve, level) for curve in curves]
             scores = [matched, _gains(curves)]
-            first = first or scores
             row: dict[str, Any] = {"kl": kl, "method": name, "level": level}
-            for (column, difference), own_N, first_M in zip(columns, scores, first, strict=True):
-                row[column] = iqm(own_N) if own_N else None
-                if own_N and first_M and scores is not first:
-                    row[difference] = iqm_difference(own_N, first_M)
+            for i, (column, difference) in enumerate(columns):
+                row[column] = iqm(scores[i]) if scores[i] else None
+                if first and scores[i] and first[i]:
+                    row[difference] = iqm_difference(scores[i], first[i])
+            first = first or scores
             rows.append(row)
     return EFFICIENCIES.frame(rows)
 
@@ -187,21 +190,18 @@ def draw(points: pd.DataFrame, path: Path) -> list[Path]:
     kl, label = next(iter(KLS.items()))
     with figures.panels(1, 1, margin_in=1.2) as (figure, (axis,)):
         for name, curve in curves.groupby("method", sort=False):
-            draw_curve(axis, curve, kl, styles[str(name)] | {"label": labels[str(name)]})
+            style = styles[str(name)]
+            figures.curve(
+                axis, curve, kl, "pass@1", style | {"label": labels[str(name)]}, ends="bars"
+            )
+            ends = curve[f"{kl}_low"], curve[f"{kl}_high"]
+            axis.hlines(curve["pass@1"], *ends, color=style["color"], linewidth=0.8)
         if (level := matched_level(points, kl)) is not None:
             line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
             line.set(linewidth=0.8, zorder=0)
         axis.set(xlabel=label, ylabel="test pass@1", xlim=(0, None))
-        figures.legend_below(figure, axis)
+        figures.shared_legend(figure, axis)
         return figures.save(figure, path)
-
-
-def draw_curve(axis: Axes, curve: pd.DataFrame, kl: str, style: dict[str, Any]) -> None:
-    """A line of `CURVES`, a cross of intervals at each checkpoint."""
-    figures.curve(axis, curve, kl, "pass@1", style, ends="bars")
-    known = curve.dropna(subset=[f"{kl}_low", f"{kl}_high"])
-    ends = known[f"{kl}_low"], known[f"{kl}_high"]
-    axis.hlines(known["pass@1"], *ends, color=style["color"], linewidth=0.8)
 
 
 def _gains(curves: Sequence[Curve]) -> list[float]:
@@ -209,19 +209,3 @@ def _gains(curves: Sequence[Curve]) -> list[float]:
     if any(nats[-1] <= nats[0] for nats, _ in curves):
         return []
     return [(scores[-1] - scores[0]) / (nats[-1] - nats[0]) for nats, scores in curves]
-
-
-def _evaluations(run: Run) -> pd.DataFrame:
-    """pass@1 by iteration, with intervals over problems."""
-    ends = dict(zip(("pass@1", "low", "high"), estimate_columns("pass@1"), strict=True))
-    return frames.learning_curve(run).set_index("iteration")[list(ends)].rename(columns=ends)
-
-
-def _pass_source(run: Run) -> str:
-    """`evaluation (temperature 1, top_p 1)`."""
-    settings = run.config.get("evaluation", {})
-    return f"evaluation (temperature {settings.get('temperature')}, top_p {settings.get('top_p')})"
-
-
-def _start(run: Run) -> str | None:
-    return run.config.get("model", {}).get("path")

@@ -13,17 +13,8 @@ from analysis import costs, figures, frames
 from analysis.costs import EQUAL_COST, by_method, cost_curve
 from analysis.frames import OF_RUN, PHASES, Run, common_iterations
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.seeds import NUM_SEED_RESAMPLES, area_under_curve, iqm
-from analysis.tables import (
-    UNKNOWN,
-    Table,
-    escaped,
-    estimate,
-    interval,
-    markdown_table,
-    number,
-)
-from vineppo.run_dir.files import write_atomic
+from analysis.stats.seeds import area_under_curve, iqm, iqm_difference
+from analysis.tables import Table, estimate
 
 # Every evaluation of every run; `low` and `high` are its 95 % bootstrap interval over problems.
 CURVES = Table(
@@ -45,40 +36,28 @@ SUMMARY = Table(
     {"method": str, "seeds": str, "interval_over": str, "last_iteration": int}
     | {"start_pass@1": Estimate, "end_pass@1": Estimate, "area": Estimate}
     | {"elapsed_s": float | None, "tokens_sampled": float | None}
-    | {"difference": Estimate, "improvement": Estimate},
+    | {"difference": Estimate},
 )
 # Evaluations measure the training and are no part of it; training time leaves them out too.
 PHASE_NAMES = [*(name for name in PHASES.values() if name != "evaluation"), "other"]
 PHASES_WIDTH_IN = 1.4  # of the methods' names
-NOTES = (
-    "pass@1: interquartile mean over seeds (arXiv:2108.13264; the plain mean of fewer than four), "
-    "in brackets its 95 % percentile bootstrap interval over seeds "
-    f"({NUM_SEED_RESAMPLES:,} resamples, the seeds of each method on their own; too narrow for a "
-    "handful of seeds). Training time and sampled tokens: means over seeds.",
-    "At equal cost: the most that every run came to, a run's evaluations joined by straight lines.",
-)
 
 
 def run(paths: list[Path], out: Path) -> list[Path]:
-    """Writes the tables, figures and summary of several methods; returns their paths.
+    """Writes the tables and figures of several methods; returns their paths.
 
     Each path is a run directory, or a directory whose learning_curves.csv (and phases.csv) is drawn
     again.
     """
     rows, phases = read_methods(paths)
-    return [
-        *draw_methods(rows, out / "learning_curves"),
-        *draw_phases(phases, out / "phases"),
-        *write_tables(rows, phases, out),
-    ]
+    figures_of = draw_methods(rows, out / "learning_curves"), draw_phases(phases, out / "phases")
+    return [*figures_of[0], *figures_of[1], *write_tables(rows, phases, out)]
 
 
 def read_methods(paths: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`CURVES` and `RUN_PHASES` of run directories and tables, methods in order of first sight.
 
-    Raises `UserError` for what is neither, for runs of one name whose configs differ in more than
-    the seed (naming the key), for runs of different tasks or evaluated differently, for a seed that
-    is given twice, and for a method of a table that stands elsewhere too.
+    Raises `UserError` for what is neither, and for runs that cannot be compared.
     """
     runs, rows = frames.read_all(
         paths, CURVES, lambda run: frames.learning_curve(run).assign(**run.identity), "method"
@@ -113,10 +92,11 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
     """`SUMMARY`, a row a method."""
     common = common_iterations(rows)
     results: list[dict[str, Any]] = []
-    baseline: pd.Series | None = None
+    baseline: list[float] | None = None
     for name, group in by_method(common).items():
         curve = cost_curve(group, "iteration")
         last = group[group["iteration"] == group["iteration"].max()]
+        ends = list(last["pass@1"])
         areas = [area_under_curve(*seed) for seed in costs.seed_curves(group, "iteration")]
         results.append(
             {
@@ -129,10 +109,10 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
                 "area": iqm(areas),
                 "elapsed_s": last["elapsed_s"].mean(skipna=False),
                 "tokens_sampled": last["tokens_sampled"].astype(float).mean(skipna=False),
-                **costs.compared(last["pass@1"], baseline),
+                "difference": None if baseline is None else iqm_difference(ends, baseline),
             }
         )
-        baseline = last["pass@1"] if baseline is None else baseline
+        baseline = baseline or ends
     return SUMMARY.frame(results)
 
 
@@ -146,16 +126,12 @@ def method_phases(phases: pd.DataFrame) -> pd.DataFrame:
 
 def write_tables(rows: pd.DataFrame, phases: pd.DataFrame, out: Path) -> list[Path]:
     """Writes the evaluations of every run, the phases, and what they come to; returns the paths."""
-    results, seconds = (summarize(rows), costs.at_equal_cost(rows)), method_phases(phases)
-    written = [
+    return [
         *CURVES.write(out, rows),
         *RUN_PHASES.write(out, phases),
-        *EQUAL_COST.write(out, results[1]),
-        *SUMMARY.write(out, results[0]),
-        out / "summary.md",
+        *EQUAL_COST.write(out, costs.at_equal_cost(rows)),
+        *SUMMARY.write(out, summarize(rows)),
     ]
-    write_atomic(out / "summary.md", summary_markdown(rows, *results, seconds).encode())
-    return written
 
 
 def draw_methods(rows: pd.DataFrame, path: Path) -> list[Path]:
@@ -176,12 +152,13 @@ def draw_phases(phases: pd.DataFrame, path: Path) -> list[Path]:
     seconds = method_phases(phases)
     seconds = seconds.rename(index=figures.method_labels(list(seconds.index)))
     shares = seconds.div(seconds.sum(axis=1), axis=0)
-    colors = [figures.phase_color(name, PHASE_NAMES) for name in seconds]
+    by_phase = dict(
+        zip(PHASE_NAMES, (*figures.PHASE_COLORS[: len(PHASE_NAMES) - 1], "#BBBBBB"), strict=True)
+    )
+    colors = [by_phase[name] for name in seconds]
+    both = {"seconds an iteration": seconds, "share of training time": shares}
     with figures.panels(1, 2, PHASES_WIDTH_IN) as (figure, axes):
-        for axis, frame, label in (
-            (axes[0], seconds, "seconds an iteration"),
-            (axes[1], shares, "share of training time"),
-        ):
+        for axis, (label, frame) in zip(axes, both.items(), strict=True):
             frame.plot.barh(stacked=True, ax=axis, color=colors, width=0.8, legend=False)
             axis.invert_yaxis()  # the first method on top
             axis.set(xlabel=label, ylabel="")
@@ -189,88 +166,3 @@ def draw_phases(phases: pd.DataFrame, path: Path) -> list[Path]:
         axes[1].set_yticklabels([])
         figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
-
-
-def summary_markdown(
-    rows: pd.DataFrame,
-    summary: pd.DataFrame,
-    equal: pd.DataFrame,
-    seconds: pd.DataFrame,
-) -> str:
-    """The tables for a README, with what their numbers are; `rows` are the evaluations."""
-    tables = _ends(summary), _equal_cost(equal), _phases(seconds)
-    text = "\n\n".join("\n".join(lines) for lines in tables if lines)
-    return "\n".join([text, "", *(f"- {escaped(note)}" for note in _notes(rows, summary))]) + "\n"
-
-
-def _ends(summary: pd.DataFrame) -> list[str]:
-    first = escaped(summary["method"].iloc[0])
-    heads = ["method", "seeds", "iterations", "pass@1 at the start", "pass@1 at the end"]
-    heads += ["mean over iterations", "training time", "sampled tokens"]
-    return markdown_table(
-        [*heads, f"end − {first}", f"P(above {first})"],
-        [
-            [
-                row["method"],
-                str(_count(row["seeds"])),
-                str(row["last_iteration"]),
-                *(interval(estimate(row, name)) for name in ("start_pass@1", "end_pass@1", "area")),
-                number(row["elapsed_s"], ",.0f", " s"),
-                number(row["tokens_sampled"], ",.0f"),
-                interval(estimate(row, "difference"), "+.3f"),
-                interval(estimate(row, "improvement"), ".2f"),
-            ]
-            for row in summary.to_dict("records")
-        ],
-    )
-
-
-def _equal_cost(equal: pd.DataFrame) -> list[str]:
-    """pass@1 where all runs have cost the same, a column a cost."""
-    budgets = equal.drop_duplicates("cost")
-    amounts = (costs.COSTS[row.cost].amount(row.budget) for row in budgets.itertuples())
-    return markdown_table(
-        ["method", *(f"pass@1 at {amount}" for amount in amounts)],
-        [
-            [str(name), *(interval(estimate(row, "pass@1")) for _, row in group.iterrows())]
-            for name, group in equal.groupby("method", sort=False)
-        ],
-    )
-
-
-def _phases(seconds: pd.DataFrame) -> list[str]:
-    """Seconds of an iteration and the share of each phase that any method has."""
-    rows = []
-    for name, row in seconds.iterrows():
-        shares = 100 * row / (row.sum() or 1.0)
-        cells = (f"{share:.0f} %" if share > 0 else UNKNOWN for share in shares)
-        rows.append([str(name), f"{row.sum():,.1f} s", *cells])
-    return markdown_table(["method", "an iteration", *seconds], rows)
-
-
-def _notes(rows: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
-    """What a reader must know to trust the numbers, and what makes comparing them doubtful."""
-    notes = list(NOTES)
-    if single := list(summary["method"][summary["interval_over"] == "problems"]):
-        notes.append(
-            f"One seed only: {', '.join(single)}. The intervals at start and end are then over "
-            "test problems and leave out how much seeds differ; elsewhere there are none."
-        )
-    for name, group in rows.groupby("method", sort=False):
-        num_seeds = group.groupby("iteration")["seed"].nunique()
-        left_out = ", ".join(map(str, num_seeds.index[num_seeds < group["seed"].nunique()]))
-        if left_out:
-            notes.append(f"{name}: not all seeds were evaluated at {left_out}; left out.")
-    if summary["last_iteration"].nunique() > 1:
-        notes.append("The methods end at different iterations: the ends compare unequal budgets.")
-    sizes = rows[["num_problems", "samples_per_problem"]].drop_duplicates()
-    if len(sizes) > 1:
-        notes.append("The evaluations differ in test problems or samples a problem.")
-    else:
-        num_problems, num_samples = sizes.iloc[0]
-        notes.append(f"{num_problems} test problems, {num_samples} sample(s) each.")
-    return notes
-
-
-def _count(seeds: str) -> int:
-    return len(seeds.split())

@@ -42,7 +42,7 @@ def add_numbers(parser: argparse.ArgumentParser, **numbers: tuple[int | float, s
 
 
 def add_continuations(parser: argparse.ArgumentParser, default: str, text: str) -> None:
-    parser.add_argument("--continuations", default=default, metavar="K,K…", help=text)
+    parser.add_argument("--continuations", type=numbers, default=default, metavar="K,K…", help=text)
 
 
 def add_truth(parser: argparse.ArgumentParser) -> None:
@@ -65,9 +65,8 @@ def check_least(settings: Mapping[str, int | None], **least: int) -> None:
             raise UserError(f"{option_of(name)} must be at least {smallest}, got {number}")
 
 
-def parse_continuations(text: str, option: str = "--continuations") -> tuple[int, ...]:
-    """`"1,3,9"` is (1, 3, 9), the K of MC(K) or other numbers. Raises `UserError`."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"[1-9]\d*", part) for part in parts):
-        raise UserError(f"{option} must be whole numbers from 1 with commas, got {text!r}")
-    return tuple(sorted(set(map(int, parts))))
+def numbers(text: str) -> tuple[int, ...]:
+    """`"1,3,9"` is (1, 3, 9), the K of MC(K) or others; the type of an option."""
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
+        raise argparse.ArgumentTypeError(f"must be whole numbers from 1 with commas, got {text!r}")
+    return tuple(sorted(set(map(int, text.split(",")))))

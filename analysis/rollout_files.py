@@ -1,4 +1,4 @@
-"""What analyses of single rollouts read of a run directory."""
+"""Reads rollouts, values and tokenizers of a run directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ StepKey = tuple[str, int, int]  # problem, rollout, step
 
 
 def find_tokenizer(run: Run) -> Tokenizer | None:
-    """Of the final policy, a checkpoint or the starting policy: what is on this machine."""
+    """The tokenizer of the final policy, a checkpoint or the start: what is on this machine."""
     run_dir = RunDir(run.path)
     checkpoints = sorted(run_dir.checkpoints_path.glob("iter_*"), reverse=True)
     folders = [run_dir.final_path / "policy", *(path / "policy" for path in checkpoints)]

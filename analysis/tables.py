@@ -19,20 +19,16 @@ from vineppo.run_dir.tables import read_parquet
 _DTYPES = {str: "str", int: "int64", float: "float64", str | None: "str", int | None: "Int64"}
 _DTYPES |= {float | None: "float64"}
 UNKNOWN = "–"
-_WANTED = {int: "a whole number", float: "a number", str: "a text"}
 
 
 @dataclass(frozen=True)
 class Table:
     """A CSV file and its columns: a name and `str`, `int` or `float`, `| None` where a cell may be
     empty, or `Estimate`, which is the three columns `name`, `name_low` and `name_high`.
-
-    Files from before a column of `added` was there are read with it empty.
     """
 
     name: str
     columns: Mapping[str, Any]
-    added: tuple[str, ...] = ()
 
     @property
     def types(self) -> dict[str, Any]:
@@ -70,29 +66,32 @@ class Table:
     def read(self, folder: Path) -> pd.DataFrame:
         """The table in `folder`; columns that are not declared are left out.
 
-        Raises `UserError` naming the file, and the line and column where there is one: for a table
-        that is missing, lacks a column, holds no row, or a cell that is none of its type.
+        Raises `UserError` naming the file for a table that is missing, lacks a column, holds no
+        row, or a cell that is none of its type.
         """
-        path = folder / self.name
+        path, types = folder / self.name, self.types
         with named_errors("read", path):
             content = path.read_bytes()
+        dtypes = {name: _DTYPES[kind] for name, kind in types.items()}
         try:
-            # Whatever a cell says is text: "nan" is no empty cell.
-            texts = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
-        except (ValueError, pd.errors.ParserError) as error:
-            raise UserError(f"{path} is no CSV file: {error}") from None
-        columns = {}
-        for name, kind in self.types.items():
-            if name in texts:
-                columns[name] = _parsed(texts[name].fillna(""), kind, path)
-            elif name not in self.added:
+            frame = pd.read_csv(
+                io.BytesIO(content), dtype=dtypes, keep_default_na=False,
+                na_values={name: [""] for name in types if types[name] is not str},
+                float_precision="round_trip",
+            )  # fmt: skip
+        except (ValueError, TypeError) as error:  # a parser's error is a ValueError
+            raise UserError(f"{path} is no table of {self.name}: {error}") from None
+        for name, kind in types.items():
+            if name not in frame:
                 raise UserError(f"{path} has no column {name}")
-        if texts.empty:
+            if not typing.get_args(kind) and frame[name].isna().any():
+                raise UserError(f"{path} has an empty cell in column {name}")
+        if frame.empty:
             raise UserError(f"{path} holds no row")
-        return self.frame(pd.DataFrame(columns))
+        return self.frame(frame[list(types)])
 
     def holds(self, folder: Path) -> bool:
-        """Whether `folder` is none of a run and has this table, to be drawn again."""
+        """True for a folder that is no run and has this table, to be drawn again."""
         return (folder / self.name).exists() and not (folder / "config.json").exists()
 
 
@@ -119,7 +118,7 @@ def find_tables(folder: Path, kind: str) -> list[Path]:
 
 
 def holds_tables_alone(folder: Path, kind: str) -> bool:
-    """Whether `folder` is none of a run and has tables of a kind, to be drawn again."""
+    """True for a folder that is no run and has tables of a kind, to be drawn again."""
     return bool(find_tables(folder, kind)) and not (folder / "config.json").exists()
 
 
@@ -158,16 +157,9 @@ def check_counts(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table; none of no rows."""
-    if not rows:
-        return []
-    lines = [heads, ["---"] * len(heads), *(map(escaped, row) for row in rows)]
-    return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def escaped(text: str) -> str:
-    """A cell of a Markdown table."""
-    return text.replace("|", "\\|")
+    """The lines of a table."""
+    cells = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in cells]
 
 
 def number(value: Any, form: str = ".3f", unit: str = "") -> str:
@@ -191,19 +183,4 @@ def _cells(row: Mapping[str, Any]) -> dict[str, Any]:
             cells |= zip(estimate_columns(name), (cell.value, cell.low, cell.high), strict=True)
         else:
             cells[name] = cell
-    return cells
-
-
-def _parsed(texts: pd.Series, kind: Any, path: Path) -> list[Any]:
-    base, *is_optional = typing.get_args(kind) or (kind,)
-    cells: list[Any] = []
-    for line, text in enumerate(texts, start=2):
-        try:
-            cells.append(None if is_optional and text == "" else base(text))
-            if base is not str and not math.isfinite(cells[-1] or 0):
-                raise ValueError
-        except ValueError:
-            raise UserError(
-                f"{path}, line {line}: {texts.name} must be {_WANTED[base]}, got {text!r}"
-            ) from None
     return cells

@@ -60,18 +60,13 @@ class TruthState:
     predictions: dict[str, float] = field(default_factory=dict)
 
     @property
-    def is_query(self) -> bool:
-        """Whether it is the prompt alone, which is no step boundary and is kept apart."""
-        return self.prefix_length == 0
-
-    @property
     def is_own_policy(self) -> bool:
-        """Whether the policy that continued it is the one that had sampled its rollout."""
+        """True where the policy that continued it had sampled its rollout."""
         return self.rollout_iteration == self.checkpoint + 1
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What names a state in the tables `rollouts/` and `values/` of its iteration."""
+        """The name of a state in the tables `rollouts/` and `values/` of its iteration."""
         return self.problem_id, self.rollout_index, self.step_index
 
     @property
@@ -113,9 +108,8 @@ def find_truth(
 ) -> dict[int, Path]:
     """The tables of a run by checkpoint, ascending, from the first folder that holds some.
 
-    Looked at are those that the user has `given`, and no other; where none was given `folders`,
-    then the run's own `analysis/ground-truth/`. Raises `UserError` for a given folder that is
-    missing, and, with the command that makes them, where there are no tables.
+    It looks in the folders that the user has `given`, else in `folders` and the run's own
+    `analysis/ground-truth/`. Raises `UserError` where they are missing or hold none.
     """
     for folder in given:
         if not folder.is_dir():
@@ -141,11 +135,12 @@ def truth_tables(
 
     Raises `UserError` for a folder that is missing, and where those given hold none of any run.
     """
-    tables: dict[Path, dict[int, Path]] = {path: {} for path in run_paths}
+    tables: dict[Path, dict[int, Path]] = {}
     for path in run_paths:
         try:
             tables[path] = find_truth(path, given, [out])
         except UserError:
+            tables[path] = {}
             if given and path == run_paths[-1] and not any(tables.values()):
                 raise
     return tables
@@ -184,8 +179,8 @@ def check_rollouts(
         for step, start in enumerate(row["step_starts"])
     }
     for state in states:
-        own = state.num_steps, state.prefix_length, state.response_length, state.reward
-        if lengths.get(state.key) != own:
+        found = state.num_steps, state.prefix_length, state.response_length, state.reward
+        if lengths.get(state.key) != found:
             raise UserError(
                 f"{table} is of another run: its state {state.key} is none of the rollouts of "
                 f"iteration {state.rollout_iteration}"

@@ -6,23 +6,20 @@ measured truth of a state, v a prediction; what each metric means is told in doc
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import track
 
 from analysis import options, value_figures
 from analysis.stats.bootstrap import Estimate
-from analysis.stats.value_scores import Cell, Settings, scores
+from analysis.stats.value_scores import NUM_RESAMPLES, Cell, scores
 from analysis.tables import Table
 from analysis.value_states import (
     BOUNDARIES,
     QUERY,
     STATES_NAME,
-    Wanted,
     num_draws,
     order,
     read_states,
@@ -47,39 +44,19 @@ METRICS_OF_STRATA = ("prediction_mean", "truth_mean", "bias", "mae", "mae_floor"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     options.add_truth(parser)
-    parser.add_argument(
-        "--predictors",
-        metavar="NAME,…",
-        help="Score these predictors (mc_9, mc_train_9, critic, …) instead of all of a run.",
-    )
     options.add_continuations(parser, "1,3,9", "Score mc_K and mc_train_K of these K.")
-    options.add_numbers(
-        parser,
-        threshold=(Settings.threshold, "A value is accurate with at most this |error|."),
-        level=(Settings.level, "Give intervals of this level."),
-        num_resamples=(Settings.num_resamples, "Resample problems so often for an interval."),
-        seed=(Settings.seed, "Seed the resamples."),
-    )
 
 
 def run(
-    paths: list[Path],
-    out: Path,
-    truth: list[Path],
-    predictors: str | None,
-    continuations: str,
-    **settings: Any,
+    paths: list[Path], out: Path, truth: list[Path], continuations: tuple[int, ...]
 ) -> list[Path]:
     """Writes the states, their scores and the figures; returns the paths.
 
     Each path is a run directory whose ground truth has been made, or a directory whose
     value_accuracy_states.parquet is scored again.
     """
-    chosen = Settings(**settings)
-    names = None if predictors is None else tuple(map(str.strip, predictors.split(",")))
-    wanted = Wanted(names, options.parse_continuations(continuations))
-    states = read_states(paths, out, truth, wanted)
-    scores = score_states(states, chosen)
+    states = read_states(paths, out, truth, continuations)
+    scores = score_states(states, num_resamples=NUM_RESAMPLES)
     write_states(out / STATES_NAME, states)
     written = [out / STATES_NAME, *SCORES.write(out, scores)]
     if (scores["stratum"] == BOUNDARIES).any():
@@ -91,7 +68,7 @@ def run(
 
 
 def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell]:
-    """Of every seed, unless not wanted, and of all seeds of a method together."""
+    """The cells of every seed, unless not wanted, and of all seeds of a method together."""
     unit = states["seed"].astype(str) + " " + states["problem_id"]
     states = states.assign(
         problem=pd.factorize(states["problem_id"], sort=True)[0],
@@ -124,17 +101,17 @@ def sorted_groups(frame: pd.DataFrame) -> list[tuple[tuple[str, int], pd.DataFra
 
 
 def score_states(
-    states: pd.DataFrame, settings: Settings, *, each_seed: bool = True
+    states: pd.DataFrame, *, each_seed: bool = True, num_resamples: int = NUM_RESAMPLES
 ) -> pd.DataFrame:
     """The `SCORES`, with fewer metrics on strata of the boundaries."""
     rows: list[dict[str, Any]] = []
-    for cell in progress(list(make_cells(states, each_seed=each_seed))):
+    for cell in make_cells(states, each_seed=each_seed):
         for stratum, chosen_N in strata(cell).items():
             is_whole_stratum = stratum in (BOUNDARIES, QUERY)
             part = cell.where(chosen_N)
             if part.states.empty or not (is_whole_stratum or cell.is_whole):
                 continue
-            found = scores(part, settings, None if is_whole_stratum else METRICS_OF_STRATA)
+            found = scores(part, None if is_whole_stratum else METRICS_OF_STRATA, num_resamples)
             about = part.row() | {"stratum": stratum}
             rows += [
                 about | {"metric": metric, "value": estimate}
@@ -142,8 +119,3 @@ def score_states(
                 if math.isfinite(estimate.value)
             ]
     return SCORES.frame(rows)
-
-
-def progress(cells: Sequence[Cell]) -> Iterator[Cell]:
-    console = Console(stderr=True)
-    yield from track(cells, NAME, console=console, transient=True, disable=not console.is_terminal)

@@ -5,26 +5,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import LogNorm, to_hex
+from matplotlib.colors import LogNorm
 
 from analysis import figures
 from analysis.value_states import BOUNDARIES, CRITIC, FREE, MC_TRAIN, STRATA, num_draws, order
 
 # Values of a method have its colour; what the rewards give away, and a constant, come last.
-_METHODS = {"posterior": "martingale", "privileged": "privileged", "probe": "probe"}
-_METHODS |= {"oracle": "oracle", CRITIC: "ppo"}
-_COLORS = {name: figures.method_styles([own])[own]["color"] for name, own in _METHODS.items()}
-_COLORS |= dict(zip(FREE, (*figures.COLORS[2:4], "0.75"), strict=True))
-_FURTHER = (figures.COLORS[4], *figures.COLORS[6:], *figures.MORE_COLORS)  # of all other predictors
-LIGHTEST, DARKEST = 0.45, 1.0  # of the blues of MC, the darker the more draws
+_METHODS = {"posterior": "martingale", "privileged": "martingale, answer in view"}
+_METHODS |= {"probe": "probe, corrected", "oracle": "exact values", CRITIC: "PPO"}
+_METHODS |= {"group_mean": "GRPO", "group_mean_others": "RLOO"}
+_COLORS = {name: figures.METHOD_COLORS[method] for name, method in _METHODS.items()}
+_COLORS |= {"constant": "0.75"}
 LIMIT: dict[str, Any] = {"marker": "_", "linestyle": "", "color": "0.3", "label": "K-sample mean"}
 SPREAD = 0.6  # of the markers of one place, whose distance is 1
-MAX_COLUMNS = 4
+MAX_COLUMNS = 3
 CELL = 1 / 20  # side of a cell of the histograms; 0, ½ and 1 are middles of cells
 BEYOND = 0.5  # how far below 0 and above 1 predictions are shown; those beyond stand at the edge
 Styles = Mapping[str, dict[str, Any]]
@@ -33,21 +31,19 @@ Styles = Mapping[str, dict[str, Any]]
 def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, marker and dashes by predictor, in their order.
 
-    Monte-Carlo estimates are blue, darker with more draws; those of the training are dashed and
-    hollow beside the fresh ones of as many draws.
+    Monte-Carlo estimates have the blue of VinePPO with as many continuations; those of the training
+    are dashed and hollow beside the fresh ones of as many draws.
     """
     names = sorted(set(predictors), key=order)
-    all_draws = sorted({num for name in names if (num := num_draws(name)) is not None})
     further = [name for name in names if name not in _COLORS and num_draws(name) is None]
     shapes = list(dict.fromkeys(num_draws(name) or name for name in names))
     by_predictor = {}
     for name in names:
         num, is_trained = num_draws(name), name.startswith(MC_TRAIN)
         if num is not None:
-            share = all_draws.index(num) / max(len(all_draws) - 1, 1)
-            color = to_hex(mpl.colormaps["Blues"](LIGHTEST + (DARKEST - LIGHTEST) * share))
+            color = figures.shaded(figures.METHOD_COLORS["VinePPO"], f"K = {num}")
         elif name in further:
-            color = _FURTHER[further.index(name) % len(_FURTHER)]
+            color = figures.OTHER_COLORS[further.index(name) % len(figures.OTHER_COLORS)]
         else:
             color = _COLORS[name]
         by_predictor[name] = {
@@ -59,13 +55,30 @@ def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
     return by_predictor
 
 
+def most_telling(predictors: Sequence[str]) -> list[str]:
+    """At most `MAX_SERIES` of the predictors, in their order.
+
+    What tells least goes first: a constant, the group mean that holds the own reward, the returns
+    of the training.
+    """
+    names = sorted(set(predictors), key=order)
+    least = ["constant", FREE[0], *reversed([n for n in names if n.startswith(MC_TRAIN)])]
+    left_out = [name for name in [*least, *reversed(names)] if name in names]
+    return [
+        name for name in names if name not in left_out[: max(len(names) - figures.MAX_SERIES, 0)]
+    ]
+
+
 def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
     """A row a method: errors and correlation along the checkpoints, errors by place and value."""
     rows = shown(scores)
-    looks = styles(rows["predictor"])
-    methods = list(rows.groupby("method", sort=False))
+    methods = [
+        of_method[of_method["predictor"].isin(most_telling(of_method["predictor"]))]
+        for _, of_method in rows.groupby("method", sort=False)
+    ]
+    looks = styles([name for of_method in methods for name in of_method["predictor"].unique()])
     with figures.panels(len(methods), 4) as (figure, axes):
-        for index, (_, of_method) in enumerate(methods):
+        for index, of_method in enumerate(methods):
             of_row = axes[4 * index : 4 * (index + 1)]
             of_row[0].set_title(title(of_method), loc="left")
             boundaries = of_method[of_method["stratum"] == BOUNDARIES]
@@ -86,7 +99,7 @@ def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
         axes[0].plot([], [], **LIMIT)
         for predictor, look in looks.items():
             axes[0].plot([], [], label=figures.predictor_label(predictor), **look)
-        figures.legend_below(figure, axes[0])
+        figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 
 
@@ -143,7 +156,7 @@ def draw_scatter(states: pd.DataFrame, path: Path) -> list[Path]:
     rows = at_last(states[states["position"] > 0].assign(is_own_policy=is_own))
     written = []
     for method, of_method in rows.groupby("method", sort=False):
-        names = sorted(of_method["predictor"].unique(), key=order)
+        names = most_telling(of_method["predictor"])
         seeds = " ".join(map(str, sorted(of_method["seed"].unique())))
         with figures.grid(len(names), MAX_COLUMNS) as (figure, axes):
             drawn = [
@@ -153,10 +166,15 @@ def draw_scatter(states: pd.DataFrame, path: Path) -> list[Path]:
             for mesh, _ in drawn:
                 mesh.set_norm(LogNorm(1, max(2, *(most for _, most in drawn))))
             figure.suptitle(title(of_method.assign(seeds=seeds)), fontsize=8)
-            name_panels(axes, names, "true value (measured)")
+            for axis, name in zip(axes, names, strict=True):
+                label = figures.predictor_label(name)
+                axis.set(title=label, ylim=(-0.03, 1.03), xlabel="prediction")
+            figures.label_rows(axes, "true value (measured)")
             bar = figure.colorbar(drawn[0][0], ax=axes, shrink=0.6, aspect=30, format="%g")
             bar.set_label("number of states")
-            written += figures.save(figure, method_path(path, str(method)))
+            # A run may have any name; a file may not.
+            file_name = re.sub(r"[^A-Za-z0-9._-]+", "_", str(method))
+            written += figures.save(figure, path.with_name(f"{path.name}_{file_name}"))
     return written
 
 
@@ -182,10 +200,10 @@ def shown(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_last(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each method one checkpoint: the last whose policy sampled the rollouts, or the last."""
-    own = rows["checkpoint"].where(rows["is_own_policy"].astype(bool))
-    last = rows["checkpoint"].groupby(rows["method"]).transform("max")
-    return rows[rows["checkpoint"] == own.groupby(rows["method"]).transform("max").fillna(last)]
+    """The rows of one checkpoint a method: the last that sampled its rollouts, or the last."""
+    sampled = rows["checkpoint"].where(rows["is_own_policy"].astype(bool))
+    last = [of.groupby(rows["method"]).transform("max") for of in (sampled, rows["checkpoint"])]
+    return rows[rows["checkpoint"] == last[0].fillna(last[1])]
 
 
 def title(rows: pd.DataFrame) -> str:
@@ -196,15 +214,3 @@ def title(rows: pd.DataFrame) -> str:
     checkpoints = rows["checkpoint"].unique()
     at = f", checkpoint {checkpoints[0]}" if len(checkpoints) == 1 else ""
     return f"{name}, {f'{count} seeds' if count > 1 else f'seed {seeds}'}{at}"
-
-
-def name_panels(axes: Sequence[Axes], predictors: Sequence[str], y: str) -> None:
-    for axis, predictor in zip(axes, predictors, strict=True):
-        name = figures.predictor_label(predictor)
-        axis.set(title=name, ylim=(-0.03, 1.03), xlabel="prediction")
-    figures.label_rows(axes, y)
-
-
-def method_path(path: Path, method: str) -> Path:
-    """A run may have any name; a file may not."""
-    return path.with_name(f"{path.name}_{re.sub(r'[^A-Za-z0-9._-]+', '_', method)}")

@@ -7,7 +7,6 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,10 +42,8 @@ CRITIC, MC, MC_TRAIN = "critic", "mc", "mc_train"
 FREE = ("group_mean", "group_mean_others", "constant")  # from the rewards of the iteration
 
 BOUNDARIES, QUERY = "boundaries", "query"
-# Of the strata by true value 0 and 1 are apart, where a state is decided as far as m returns tell.
-# They are made by t, the very number that errors are taken from: among states of a high t its noise
-# was upwards more often than not, so that even exact values look too low there and too high where t
-# is low, by about that noise, √(p(1 − p)/m). Position and outcome have no such flaw.
+# Strata by true value are made by t, the very number that errors are taken from: even exact values
+# look too low where t is high, by about its noise √(p(1 − p)/m). 0 and 1 stand apart.
 FIFTHS = (0.2, 0.4, 0.6, 0.8)
 VALUE_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 STRATA = {
@@ -61,26 +58,13 @@ STRATA = {
 Prediction = tuple[float | None, int | None]  # a value, and how many returns it averages
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What to predict with: `predictors` by name, or None for all that a run has.
-
-    `continuations` are then the K of MC, to which that of the run's training is added.
-    """
-
-    predictors: tuple[str, ...] | None = None
-    continuations: tuple[int, ...] = (1, 3, 9)
-
-
 def read_states(
-    paths: Sequence[Path], out: Path, truth: Sequence[Path], wanted: Wanted
+    paths: Sequence[Path], out: Path, truth: Sequence[Path], continuations: Sequence[int]
 ) -> pd.DataFrame:
     """The `STATES` of all paths. The truth of a run is looked for in `truth`, if that is given;
     else in `out`, then where `ground-truth` puts that of the other runs, then in the run itself.
 
-    Raises `UserError` for what is neither run nor table, for a run that has no truth there, for
-    runs of different tasks, for a method with two configs or from two sources, and for a seed of a
-    method that is given twice.
+    Raises `UserError` for runs that cannot be compared, and for a run without truth.
     """
     tables = [p for p in paths if (p / STATES_NAME).exists() and not (p / "config.json").exists()]
     run_paths = [path for path in paths if path not in tables]
@@ -91,31 +75,25 @@ def read_states(
     parts: list[tuple[Path, pd.DataFrame]] = []
     for path in paths:
         if path in tables:
-            parts.append((path, read_table(path, wanted.predictors)))
+            parts.append((path, read_table(path)))
             continue
         others = [other / "analysis" / ANALYSIS for other in run_paths if other != path]
         truths = find_truth(path, truth, [out, *others])
-        parts += [(path, truth_rows(runs[path], table, wanted)) for table in truths.values()]
+        parts += [(path, truth_rows(runs[path], table, continuations)) for table in truths.values()]
     states = frames.concatenated(parts, run_paths, "method")
     _check(states)
     return states
 
 
-def read_table(folder: Path, predictors: Sequence[str] | None = None) -> pd.DataFrame:
-    """The states of a table, of some predictors only where these are named.
-
-    Raises `UserError` naming the file, and the row where there is one.
-    """
+def read_table(folder: Path) -> pd.DataFrame:
+    """The states of a table. Raises `UserError` naming the file, and the row if there is one."""
     path = folder / STATES_NAME
     rows = read_rows(path, STATES, "state", ("num_returns",))
     check_counts(rows, path)
     for number, row in enumerate(rows, start=1):
         if not math.isfinite(row["prediction"]):
             raise UserError(f"{path}, row {number}: prediction must be finite")
-    held = {row["predictor"] for row in rows}
-    for name in set(predictors or held) - held:
-        raise UserError(f"{path} has no predictor {name}")
-    return _state_frame([row for row in rows if row["predictor"] in (predictors or held)])
+    return _state_frame(rows)
 
 
 def write_states(path: Path, states: pd.DataFrame) -> None:
@@ -123,14 +101,13 @@ def write_states(path: Path, states: pd.DataFrame) -> None:
     write_parquet(path, known.to_dict("records"), STATES)
 
 
-def truth_rows(run: Run, table: Path, wanted: Wanted) -> pd.DataFrame:
+def truth_rows(run: Run, table: Path, continuations: Sequence[int]) -> pd.DataFrame:
     """The states of a truth table of a run, a row for each predictor that says something of it.
 
-    Raises `UserError` for a truth of other rollouts than the run's, and for a wanted predictor that
-    the run does not have.
+    Raises `UserError` for a truth of other rollouts than the run's, and of too few draws.
     """
     states = read_truth(table)
-    known = predictions(run.path, table, states, wanted)
+    known = predictions(run.path, table, states, continuations)
     task = hashlib.blake2b(strict_json(run.config.get("task")), digest_size=8).hexdigest()
     about = [
         {name: getattr(state, name) for name in STATES.names if hasattr(state, name)}
@@ -149,45 +126,40 @@ def truth_rows(run: Run, table: Path, wanted: Wanted) -> pd.DataFrame:
 
 
 def predictions(
-    path: Path, table: Path, states: Sequence[TruthState], wanted: Wanted
+    path: Path, table: Path, states: Sequence[TruthState], continuations: Sequence[int]
 ) -> dict[str, list[Prediction]]:
-    """What the chosen predictors say of every state, by name in their order.
+    """The predictions of every state by each predictor, in their order.
 
-    Raises `UserError` for one that there is not.
+    MC(K) of the `continuations` and of the K of the run's training. Raises `UserError` for more
+    than there are draws.
     """
-    by_name = _from_rewards(path, table, states) | _of_run(path, states)
-    trained = max(num_draws(name) or 0 for name in by_name)  # 0 without continuations
-    for k in range(1, min(len(state.draws_D) for state in states) + 1):
-        by_name[f"{MC}_{k}"] = [_mean(state.draws_D[:k]) for state in states]
-    chosen = wanted.predictors
-    if chosen is None:
-        asked = [f"{MC}_{k}" for k in wanted.continuations]
-        of_training = [f"{MC_TRAIN}_{k}" for k in (*wanted.continuations, trained)]
-        held = [name for name in (f"{MC}_{trained}", *of_training) if name in by_name]
-        chosen = (*(name for name in by_name if num_draws(name) is None), *asked, *held)
-    for name in chosen:
-        if name not in by_name:
-            held = sorted(by_name, key=order)
-            raise UserError(
-                f"{path} has no predictor {name} at the states of {table}, only {', '.join(held)} "
-                "(--continuations and --predictors choose among them)"
-            )
-    return {name: by_name[name] for name in sorted(set(chosen), key=order)}
+    of_run = _of_run(path, states)
+    trained = max(num_draws(name) or 0 for name in of_run) if of_run else 0
+    held = min(len(state.draws_D) for state in states)
+    if max(continuations) > held:
+        raise UserError(f"{table} has {held} draws a state, too few for --continuations")
+    drawn = {
+        f"{MC}_{k}": [_mean(state.draws_D[:k]) for state in states]
+        for k in {*continuations, trained}
+        if 0 < k <= held
+    }
+    by_name = _from_rewards(path, table, states) | of_run | drawn
+    wanted = None, *continuations, trained
+    return {k: by_name[k] for k in sorted(by_name, key=order) if num_draws(k) in wanted}
 
 
 def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Prediction]]:
-    """What the run's own predictors say: by the values that training saved, or else by the truth's
-    own columns.
+    """The run's own predictors, by the values that training saved, else by the truth's columns.
 
-    Those of its `values.predictors` have their name there, after `values/` where it is one of ours.
+    A name of `values.predictors` stands after `values/` where it is one of ours.
     """
     iteration = states[0].rollout_iteration
     values = values_by_state(path, iteration)
     rows = [values.get(state.key, {}) for state in states]
     columns: dict[str, list[Prediction]] = {CRITIC: [(r.get("critic_value"), None) for r in rows]}
     for name, of_name in predictions_by_state(path, iteration).items():
-        own = [of_name.get(state.key, {}) for state in states]
-        columns[name] = [(r.get("value"), len(r.get("returns_K") or ()) or None) for r in own]
+        found = [of_name.get(state.key, {}) for state in states]
+        columns[name] = [(r.get("value"), len(r.get("returns_K") or ()) or None) for r in found]
     for name in {name for state in states for name in state.predictions}:
         if not _says_anything(columns.get(name, ())):
             columns[name] = [(state.predictions.get(name), None) for state in states]
@@ -218,13 +190,12 @@ def _from_rewards(
     rewards: dict[str, dict[int, float]] = {}  # by problem, then rollout
     for row in rollouts:
         rewards.setdefault(row["problem_id"], {})[row["rollout_index"]] = row["reward"]
-    by_name: dict[str, list[Prediction]] = {name: [] for name in FREE}
+    columns = []
     for state in states:
         group = rewards[state.problem_id]
         others = [reward for i, reward in group.items() if i != state.rollout_index]
-        for name, of_name in zip(FREE, (list(group.values()), others, every), strict=True):
-            by_name[name].append(_mean(of_name))
-    return by_name
+        columns.append([_mean(list(group.values())), _mean(others), _mean(every)])
+    return dict(zip(FREE, map(list, zip(*columns, strict=True)), strict=True))
 
 
 def _mean(returns: Sequence[float]) -> Prediction:
@@ -237,7 +208,7 @@ def _state_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _check(states: pd.DataFrame) -> None:
-    """What several runs, or a table, which holds no config, can still have wrong."""
+    """Refuses states of different tasks, of a seed given twice, of unlike truths (`UserError`)."""
     if states.empty:
         raise UserError("no predictor says anything of the states of the truth")
     first = states.iloc[0]

@@ -1,21 +1,19 @@
 """Passes of real models over an iteration: whose log-probabilities, which KL, which gradient."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
-from support.engines import engine_config, request
-from support.engines import run as sample
-from support.rollouts import CPU, VINE, changed, spans, two_rollouts, with_column
+from support.rollouts import CPU, VINE, changed, two_rollouts, with_column
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig, TruncatedImportance
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, check_logprob_gap
 from vineppo.kl import absolute, full, k1, k2, k3
-from vineppo.losses import importance_weights
 from vineppo.metrics import kl_metrics, logprob_gap_metrics
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
@@ -23,7 +21,7 @@ from vineppo.policy import Policy
 from vineppo.recipes.sft import likelihood_loss
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.types import TokenSequence
-from vineppo.update import POLICY_COLUMNS, policy_objective, update_policy
+from vineppo.update import POLICY_COLUMNS, policy_objective
 
 TEMPERATURE = 0.7
 NUM_IDS = 21  # of the embedded tokenizer
@@ -142,89 +140,18 @@ def test_stale_weights_of_the_engine_end_the_run_in_a_line(config, models):
     assert f"more than optimization.max_logprob_gap {largest * 0.999:g}: " in message
 
 
-NUCLEUS = 0.7  # top_p
-
-
-@pytest.fixture(scope="module")
-def cut(config, models, configs):
-    """Samples of a policy with entropy from its nuclei, as the engine gives them."""
-    policy, reference = models
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    engine = engine_config(configs, "transformers").build(loaded.engine_model)
-    prompt_ids = tuple(loaded.tokenizer("4+6+6-5+2+7*3?\n")["input_ids"])
-    asked = [
-        request(prompt_ids, seed, temperature=TEMPERATURE, top_p=NUCLEUS, max_tokens=64)
-        for seed in range(16)
-    ]
-    rollouts = [
-        replace(
-            two_rollouts()[1],  # of one step
-            rollout_index=number,
-            prompt_ids=prompt_ids,
-            response_ids=found.token_ids,
-            logprobs_T=found.logprobs_T,
-            spans_S=spans([len(found.token_ids)]),
-        )
-        for number, found in enumerate(sample(engine, asked))
-    ]
-    config = changed(config, sampling={"top_p": NUCLEUS})
-    add_logprobs(rollouts, policy, reference, [], config)
-    return config, rollouts
-
-
 @torch.no_grad()
-def test_with_a_nucleus_the_gap_is_its_mass_and_no_error(config, cut):
-    config, rollouts = cut
-    model = load_model(config.model.path, "float32", "sdpa").model
-    masses = []
-    for one in rollouts:
-        probs_TV = table(model, one)[:, :NUM_IDS].exp()
-        for probs_V, engine, trainer in zip(
-            probs_TV, one.logprobs_T, one.tokens_T["trainer_logprobs"], strict=True
-        ):
-            falling = probs_V.sort(descending=True).values
-            before = falling.cumsum(0) - falling
-            masses.append(falling[before < NUCLEUS].sum().item())
-            assert engine - trainer == pytest.approx(-math.log(masses[-1]), abs=1e-3)
-    assert min(masses) < 0.9
-    gaps = [-math.log(mass) for mass in masses]
-    found = logprob_gap_metrics(rollouts)
-    assert found["rollout/engine_logprob_gap_mean"] == pytest.approx(
-        sum(gaps) / len(gaps), abs=1e-3
-    )
-    assert found["rollout/engine_logprob_gap_max"] == pytest.approx(max(gaps), abs=1e-3)
-    check_logprob_gap(rollouts, changed(config, optimization={"max_logprob_gap": 1e-3}))
-    # The engine's lie above the trainer's: as far below them is an error, and farther above too.
-    for shift in (-0.1, 0.1 - math.log(NUCLEUS)):
-        wrong = [replace(one, logprobs_T=[x + shift for x in one.logprobs_T]) for one in rollouts]
-        with pytest.raises(UserError, match="differ by"):
-            check_logprob_gap(wrong, changed(config, optimization={"max_logprob_gap": 0.05}))
-
-
-@torch.no_grad()
-def test_with_a_nucleus_ratios_and_kl_are_of_whole_distributions(cut):
-    """They start at 1 by the trainer's own; by the engine's they would be the nucleus's mass."""
-    config, rollouts = cut
-    add_advantages(rollouts, [], config, 0.0)
-    reference = load_model(config.reference.path, "float32", "sdpa").model
-    for one in rollouts:
-        trainer_T = one.tokens_T["trainer_logprobs"]
-        assert one.tokens_T["old_logprobs"] == trainer_T
-        assert set(one.tokens_T["importance"]) == {1.0}
-        chosen_T1 = torch.tensor(one.response_ids)[:, None]
-        ref_T = table(reference, one).gather(1, chosen_T1)[:, 0]
-        kl_T = ESTIMATORS[config.reference.kl_estimator](torch.tensor(trainer_T), ref_T)
-        assert one.tokens_T["kl"] == pytest.approx(kl_T.tolist(), abs=1e-4)
-    weights = [
-        importance_weights(
-            TruncatedImportance(kind="truncated", level="token", max_weight=2.0),
-            one.tokens_T["trainer_logprobs"],
-            one.logprobs_T,
-        )
-        for one in rollouts
-    ]
-    assert max(map(max, weights)) < 1 + 1e-3
-    assert min(map(min, weights)) < 0.9
+def test_with_a_nucleus_the_engines_may_be_larger_by_its_mass(config, models):
+    """By up to −log top_p: as far below the trainer's is an error, and farther above too."""
+    config = changed(config, sampling={"top_p": 0.7}, optimization={"max_logprob_gap": 0.05})
+    rollouts = run(config, models)
+    for shift, is_sound in ((0.0, True), (-math.log(0.7), True), (-0.1, False), (0.5, False)):
+        shifted = [
+            replace(one, logprobs_T=[x + shift for x in one.tokens_T["trainer_logprobs"]])
+            for one in rollouts
+        ]
+        with nullcontext() if is_sound else pytest.raises(UserError, match="differ by"):
+            check_logprob_gap(shifted, config)
 
 
 def test_a_log_probability_that_is_no_number_ends_the_run(config):
@@ -240,14 +167,6 @@ def test_the_reference_is_scored_at_the_policys_temperature(config, models):
     _, expected_N = fresh(config, config.reference.path)
     found = flat(column("ref_logprobs", run(config, models)))
     assert found == pytest.approx(expected_N.tolist(), abs=1e-5)
-
-
-@torch.no_grad()
-def test_the_reference_does_not_pass_where_it_has_passed_before(config, models):
-    policy, _ = models
-    rollouts = [with_column(one, "ref_logprobs", -1.0) for one in two_rollouts()]
-    add_logprobs(rollouts, policy, None, [], config)
-    assert column("ref_logprobs", rollouts) == [(-1.0,) * 3] * 2
 
 
 @torch.no_grad()
@@ -354,47 +273,6 @@ def test_the_entropy_bonus_has_the_gradient_of_the_tempered_entropy(config, mode
     expected = gradient(bonus, model)
     assert expected.norm() > 1e-3
     assert (own - expected).norm() < 1e-3 * expected.norm()
-
-
-@pytest.mark.parametrize(
-    ("estimator", "kl_gradient"),
-    [("k1", "k2"), ("abs", "own"), ("k2", "own"), ("k3", "own"), ("full", "own")],
-)
-def test_an_update_on_the_kl_alone_brings_the_policy_closer(config, estimator, kl_gradient):
-    changes = {"kl_estimator": estimator, "kl_gradient": kl_gradient}
-    config = changed(
-        config, reference=changes, optimization={"learning_rate": 1e-6, "warmup_fraction": 0.0}
-    )
-    policy, reference = start(config)
-    before = run(config, (policy, reference))
-    update_policy(policy, without_advantages(before), [], reference, config, 1, kl_coef=1.0)
-    after = run(config, (policy, reference))
-
-    def distance(rollouts):  # k1 itself may be negative
-        now, then = (flat(column(n, rollouts)) for n in ("trainer_logprobs", "ref_logprobs"))
-        squares_N = [(a - b) ** 2 for a, b in zip(now, then, strict=True)]
-        return sum(flat(column("kl", rollouts)) if estimator == "full" else squares_N)
-
-    assert 0 < distance(after) < distance(before)
-
-
-def test_an_update_on_the_entropy_alone_raises_it(config):
-    config = changed(
-        config, optimization={"entropy_coef": 1.0, "learning_rate": 1e-4, "warmup_fraction": 0.0}
-    )
-    policy, reference = start(config)
-    still = without_advantages(run(config, (policy, reference)))
-    entropies = [
-        update_policy(policy, still, [], None, config, iteration, 0.0)["policy/entropy"]
-        for iteration in (1, 2, 3)
-    ]
-    assert entropies[0] < entropies[1] < entropies[2]
-
-
-def start(config):
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    reference = Reference(config.reference, config.model, loaded)
-    return Policy(loaded, config.optimization, gradient_checkpointing=False), reference
 
 
 def test_likelihood_is_that_of_the_response_alone():

@@ -14,7 +14,7 @@ LAYERS = [
     ["session", "evaluate", "checkpoint", "experience", "update"],
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
-    ["engine", "models", "token_scores", "packing", "deepspeed_module", "lora"],
+    ["engine", "models", "token_scores", "packing", "deepspeed_module"],
     ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress"],
     ["config", "user_reward", "distributed", "parent_death"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "seeds"],

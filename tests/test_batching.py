@@ -1,7 +1,6 @@
 import random
 from itertools import groupby
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
@@ -12,10 +11,8 @@ from vineppo.batching import (
     collate,
     filter_weights,
     grouped_minibatches,
-    length_bucketed,
     ranks_share,
     response_rows,
-    shuffled_minibatches,
 )
 from vineppo.types import TokenSequence, Turn
 
@@ -24,13 +21,6 @@ def padding_frac(lengths, micro_batches):
     """The share of padding among the tokens of a pass: Σ(longest − length) / Σ longest."""
     padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in micro_batches)
     return (padded - sum(lengths)) / padded
-
-
-@given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 5))
-def test_minibatches_are_a_partition(num_sequences, batch_size, seed):
-    minibatches = shuffled_minibatches(num_sequences, batch_size, seed)
-    assert sorted(i for batch in minibatches for i in batch) == list(range(num_sequences))
-    assert all(len(batch) == batch_size for batch in minibatches[:-1])
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 9), st.integers(0, 5))
@@ -45,16 +35,10 @@ def test_groups_stay_together_where_updates_have_room(sizes, batch_size, seed):
     assert sorted(runs) == list(range(len(sizes)))  # each group once, uncut but by updates
 
 
-def test_which_groups_meet_depends_on_the_seed():
-    groups = [i // 4 for i in range(32)]
-    drawn = [grouped_minibatches(groups, 8, seed) for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert grouped_minibatches(range(32), 8, 1) == shuffled_minibatches(32, 8, 1)
-
-
-def test_minibatches_depend_on_the_seed_alone():
-    assert shuffled_minibatches(20, 4, 1) == shuffled_minibatches(20, 4, 1)
-    assert shuffled_minibatches(20, 4, 1) != shuffled_minibatches(20, 4, 2)
+def test_what_meets_depends_on_the_seed_alone():
+    for groups in ([i // 4 for i in range(32)], range(32)):
+        drawn = [grouped_minibatches(groups, 8, seed) for seed in (1, 1, 2)]
+        assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_filter_weights():
@@ -65,14 +49,12 @@ def test_filter_weights():
     assert found == pytest.approx([1 / 4, 1 / 6, 1 / 6, 1 / 4, 1 / 6])
 
 
-def test_length_bucketed_docstring_example():
-    buckets = length_bucketed([3, 9, 4, 8], 2)
+def test_ranks_share_docstring_examples():
+    buckets = ranks_share([3, 9, 4, 8], 2)
     assert buckets == [[1, 3], [2], [0]]
     assert padding_frac([3, 9, 4, 8], buckets) == pytest.approx(1 / 25)
     assert padding_frac([3, 9, 4, 8], [[1, 3], [2, 0]]) == pytest.approx(2 / 26)
-
-
-def test_ranks_share_docstring_example():
+    assert ranks_share([2, 2, 2, 2, 8], 1) == [[4], [0, 1, 2, 3]]
     assert [ranks_share([3, 9, 4], 2, rank, 2) for rank in (0, 1)] == [[[1], [0]], [[2], []]]
 
 
@@ -80,28 +62,17 @@ def test_ranks_share_docstring_example():
     st.lists(st.integers(1, 2000), min_size=1, max_size=80), st.integers(1, 64), st.integers(1, 4)
 )
 @example([1, 1, 198, 260, 325, 325, 325, 360, 496, 1163, 1277], 3, 1)  # exactly the limit
-def test_padding_stays_below_its_limit(lengths, size, num_ranks):
+def test_ranks_share_all_sequences_with_little_padding(lengths, size, num_ranks):
     """Whatever the lengths; over several ranks, the longest of each row of ranks counts."""
     longest = sorted(lengths, reverse=True)[::num_ranks]
-    buckets = length_bucketed(longest, size)
+    buckets = ranks_share(longest, size)
     assert padding_frac(longest, buckets) <= MAX_PADDING
     shares = [ranks_share(lengths, size, rank, num_ranks) for rank in range(num_ranks)]
     assert [len(batch) for batch in shares[0]] == [len(batch) for batch in buckets]
-
-
-def test_short_sequences_share_a_pass_up_to_the_tokens_of_the_longest():
-    assert length_bucketed([2, 2, 2, 2, 8], 1) == [[4], [0, 1, 2, 3]]
-    rng = np.random.default_rng(0)
-    lengths = np.minimum(1024, rng.lognormal(5.5, 0.6, 512)).astype(int).tolist()
-    buckets = length_bucketed(lengths, 8)
-    tokens = [len(bucket) * max(lengths[i] for i in bucket) for bucket in buckets]
-    assert max(tokens) <= 8 * max(lengths)
-    assert padding_frac(lengths, buckets) <= 0.05
-    assert len(buckets) < 0.5 * 512 / 8  # by count alone there were 64 and more
-
-
-def test_micro_batches_are_full_where_lengths_are_alike():
-    assert [len(batch) for batch in length_bucketed([100, 99, 98, 97, 96, 95], 4)] == [4, 2]
+    assert len({len(share) for share in shares}) == 1
+    passes = [[lengths[i] for i in batch] for share in shares for batch in share if batch]
+    assert sorted(i for share in shares for batch in share for i in batch) == [*range(len(lengths))]
+    assert max(len(one) * max(one) for one in passes) <= size * max(lengths)
 
 
 def test_collate_aligns_every_position_with_its_token():
@@ -134,22 +105,6 @@ def test_collate_aligns_every_position_with_its_token():
     assert batch.columns_BT.keys() == set(columns)
     assert batch.response_index_N.tolist() == [2, 3, 4, 6]
     assert batch.num_tokens == 7
-
-
-@given(st.lists(st.integers(1, 99), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 5))
-def test_ranks_share_all_sequences_in_equally_many_micro_batches(lengths, size, num_ranks):
-    shares = [ranks_share(lengths, size, rank, num_ranks) for rank in range(num_ranks)]
-    assert len({len(share) for share in shares}) == 1
-    assert sorted(i for share in shares for batch in share for i in batch) == list(
-        range(len(lengths))
-    )
-    most = size * max(lengths)
-    padded = [
-        len(batch) * max(lengths[i] for i in batch) for share in shares for batch in share if batch
-    ]
-    assert max(padded) <= most
-    mine = [lengths[i] for batch in shares[0] for i in batch]
-    assert mine == sorted(mine, reverse=True)
 
 
 def test_an_empty_micro_batch_has_nothing_to_train():

@@ -94,8 +94,8 @@ def test_a_failed_start_leaves_no_run_behind(fails, tmp_path, assignment, messag
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("model.safetensors", None, "model directory without weights (*.safetensors): MODEL"),
-        ("config.json", None, "model directory without config.json: MODEL"),
+        ("model.safetensors", None, "model MODEL cannot be loaded: Error no file named model"),
+        ("config.json", None, "model MODEL cannot be loaded: Unrecognized model"),
         ("model.safetensors", b"no weights", "model MODEL cannot be loaded"),
         ("tokenizer.json", b"{}", "model MODEL cannot be loaded"),
         ("generation_config.json", b'{"eos_token_id": 99}',

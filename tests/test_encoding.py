@@ -6,7 +6,7 @@ import pytest
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.sft import encode_demonstrations
@@ -31,25 +31,18 @@ def leaving_out(config):
 
 
 def test_a_long_problem_is_refused(config, loaded):
-    with pytest.raises(
-        UserError, match=r"problem walk/1 has a prompt of \d+ tokens, which must be"
-    ):
-        encode_train_problems(config, loaded, [SHORT, LONG])
+    with pytest.raises(UserError, match=r"problem walk/1 has \d+ tokens, which must be"):
+        encode_problems(config, loaded, [SHORT, LONG], config.task.too_long)
 
 
 def test_a_long_train_problem_is_left_out_where_the_config_says_so(config, loaded, capsys):
-    prompts = encode_train_problems(leaving_out(config), loaded, [LONG, SHORT, LONG])
+    prompts = encode_problems(leaving_out(config), loaded, [LONG, SHORT, LONG], "leave_out")
     assert [prompt.problem for prompt in prompts] == [SHORT]
     limit = config.engine.max_model_len - config.sampling.max_tokens
     assert capsys.readouterr().out == (
         "left out 2 of 3 train problems, longer than engine.max_model_len - sampling.max_tokens = "
         f"{limit}: walk/1, walk/1\n"
     )
-
-
-def test_a_test_problem_is_never_left_out(config, loaded):
-    with pytest.raises(UserError, match="problem walk/1 has a prompt of"):
-        encode_problems(leaving_out(config), loaded, [SHORT, LONG])
 
 
 def test_demonstrations(configs, loaded, capsys):

@@ -21,7 +21,7 @@ from support.walks import (
 
 from vineppo.credit.groups import RemaxCredit, RlooCredit
 from vineppo.experience import Experience, add_advantages, sample_varied
-from vineppo.forward_passes import EntropyPass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.metrics import value_quality
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
@@ -148,6 +148,10 @@ class NotingGrader:
         return Verdict(self.grader.submit(*arguments), self.engine)
 
 
+def entropy_pass_of(scores, micro_batch_size=2):
+    return RolloutPass("entropies", entropies(scores, 1.0), micro_batch_size, CPU)
+
+
 @dataclass
 class NotingReferencePass:
     """Due at every fourth rollout and at the last one."""
@@ -158,7 +162,7 @@ class NotingReferencePass:
     worked: list = field(default_factory=list)  # (rollouts so far, requests left in the engine)
 
     def add(self, rollout):
-        self.added[rollout.key] = rollout.response_ids
+        self.added[rollout.key] = rollout
         self.num_due += 1
 
     def is_due(self, is_last):
@@ -168,8 +172,9 @@ class NotingReferencePass:
         self.num_due = 0
         self.worked.append((len(self.added), self.engine.num_unfinished))
 
-    def finish(self):
-        return {key: (-1.0,) * len(ids) for key, ids in self.added.items()}
+    def wait(self):
+        for one in self.added.values():
+            one.tokens_T["ref_logprobs"] = (-1.0,) * len(one.response_ids)
 
 
 def test_graders_and_the_reference_work_while_the_engine_does():
@@ -184,8 +189,10 @@ def test_graders_and_the_reference_work_while_the_engine_does():
     # Half of the answers are with the graders at half of the time.
     assert sorted(grader.steps)[len(grader.steps) // 2] < 0.6 * engine.num_steps
     # The reference began before the last rollout was there, and ended before the engine did.
-    assert reference_pass.worked[0][0] < 18 == reference_pass.worked[-1][0]
-    assert all(left > 0 for _, left in reference_pass.worked)
+    *worked, (_, at_the_end) = reference_pass.worked
+    assert worked[0][0] < 18 == worked[-1][0]
+    assert all(left > 0 for _, left in worked)
+    assert at_the_end == 0
     for one in found.rollouts:
         assert one.tokens_T["ref_logprobs"] == (-1.0,) * len(one.response_ids)
 
@@ -196,7 +203,7 @@ def test_rollouts_are_cut_once_their_entropies_are_there():
     credit = replace(CREDIT, segmenter=UNCERTAIN)
     config, submitted = walk_config(60, 5, credit), []
     for _ in range(2):
-        entropy_pass = EntropyPass(entropies_of_lines, 1.0, 2, CPU)
+        entropy_pass = entropy_pass_of(entropies_of_lines)
         found, engine = walked(config, SlottedEngine(), entropy_pass=entropy_pass)
         submitted.append(engine.submitted)
         assert [one.spans_S for one in found.rollouts] == [one.spans_S for one in plain.rollouts]
@@ -213,7 +220,7 @@ def test_rollouts_are_cut_once_their_entropies_are_there():
 def test_an_estimator_without_values_ends_with_every_rollout_cut():
     """Nothing is left in the engine when the last rollouts wait for their entropies."""
     credit = RlooCredit("rloo", UNCERTAIN)
-    entropy_pass = EntropyPass(entropies_of_lines, 1.0, 100, CPU)
+    entropy_pass = entropy_pass_of(entropies_of_lines, 100)
     found, _ = walked(walk_config(60, 5, credit), entropy_pass=entropy_pass)
     plain, _ = walked(walk_config(60, 5, RlooCredit("rloo", LINES)))
     assert [one.spans_S for one in found.rollouts] == [one.spans_S for one in plain.rollouts]

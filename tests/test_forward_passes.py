@@ -1,6 +1,6 @@
 """Passes beside the sampling, of reference and policy: whoever shares a batch, whenever."""
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -8,10 +8,10 @@ from support.rollouts import CPU, random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.forward_passes import POOL, EntropyPass, ReferencePass
+from vineppo.forward_passes import POOL, RolloutPass, entropies
 from vineppo.models import load_model
 from vineppo.token_scores import Reference, TokenScores
-from vineppo.types import Problem, Rollout, Turn
+from vineppo.types import Problem, Rollout
 
 MICRO_BATCH_SIZE = 3
 
@@ -52,21 +52,25 @@ def alone(reference, rollout, temperature):
     return [table_TV[t, token].item() for t, token in enumerate(rollout.response_ids)]
 
 
+def pass_of(reference, temperature=0.7):
+    forward = partial(reference.logprobs, temperature=temperature)
+    return RolloutPass("ref_logprobs", forward, MICRO_BATCH_SIZE, CPU)
+
+
 def test_every_rollout_gets_its_own_whenever_the_work_is_done(reference):
     found = rollouts(2 * POOL * MICRO_BATCH_SIZE + 5)
     due_at = []
-    reference_pass = ReferencePass(reference, 0.7, MICRO_BATCH_SIZE, CPU)
+    reference_pass = pass_of(reference)
     for number, rollout in enumerate(found, start=1):
         reference_pass.add(rollout)
         if reference_pass.is_due(number == len(found)):
             due_at.append(number)
             reference_pass.work()
     assert due_at == [POOL * MICRO_BATCH_SIZE, 2 * POOL * MICRO_BATCH_SIZE, len(found)]
-    rows = reference_pass.finish()
-    assert rows.keys() == {rollout.key for rollout in found}
     for rollout in found:
-        assert rows[rollout.key] == pytest.approx(alone(reference, rollout, 0.7), abs=1e-4)
-    assert reference_pass.finish() == {}
+        expected_T = alone(reference, rollout, 0.7)
+        assert rollout.tokens_T["ref_logprobs"] == pytest.approx(expected_T, abs=1e-4)
+    assert reference_pass.work() == []
 
 
 def test_a_pass_meets_no_other_rank(reference, monkeypatch):
@@ -77,18 +81,18 @@ def test_a_pass_meets_no_other_rank(reference, monkeypatch):
 
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(torch.distributed, "all_reduce", meet)
-    reference_pass = ReferencePass(reference, 1.0, MICRO_BATCH_SIZE, CPU)
+    reference_pass = pass_of(reference)
     found = rollouts(2)
     for rollout in found:
         reference_pass.add(rollout)
-    assert reference_pass.finish().keys() == {rollout.key for rollout in found}
+    assert reference_pass.work() == found
+    assert all("ref_logprobs" in rollout.tokens_T for rollout in found)
 
 
-def test_entropies_are_those_of_the_tempered_policy_in_the_order_of_rollouts(reference):
+def test_entropies_are_those_of_the_tempered_policy(reference):
     found = rollouts(MICRO_BATCH_SIZE + 2)
-    entropy_pass = EntropyPass(
-        lambda *given: TokenScores(**reference._forward(*given)), 0.7, MICRO_BATCH_SIZE, CPU
-    )
+    forward = entropies(lambda *given: TokenScores(**reference._forward(*given)), 0.7)
+    entropy_pass = RolloutPass("entropies", forward, MICRO_BATCH_SIZE, CPU)
     for rollout in found:
         entropy_pass.add(rollout)
     assert entropy_pass.work() == found
@@ -97,15 +101,3 @@ def test_entropies_are_those_of_the_tempered_policy_in_the_order_of_rollouts(ref
         table_TV = table(reference, rollout, 0.7)
         entropies_T = -(table_TV.exp() * table_TV).sum(-1)
         assert rollout.tokens_T["entropies"] == pytest.approx(entropies_T.tolist(), abs=1e-4)
-
-
-def test_an_environments_tokens_are_read_and_not_scored(reference):
-    whole = rollouts(1)[0]
-    length = len(whole.response_ids)
-    found = replace(whole, turns=(Turn(0, 1, "", 0.0), Turn(3, length, "", 1.0)))
-    reference_pass = ReferencePass(reference, 0.7, MICRO_BATCH_SIZE, CPU)
-    reference_pass.add(found)
-    ((_, scored_T),) = reference_pass.finish().items()
-    expected_T = alone(reference, whole, 0.7)
-    assert scored_T[1:3] == (0.0, 0.0)
-    assert found.of_actions(scored_T) == pytest.approx(found.of_actions(expected_T), abs=1e-5)

@@ -16,6 +16,7 @@ def test_an_older_config_is_that_of_today(configs):
         "demo_vineppo",
         "recipes/transformers_engine",
         "recipes/reward_scorer",
+        "recipes/lora",
     ):
         config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
         older = json.loads(json.dumps(to_dict(config)))
@@ -23,6 +24,8 @@ def test_an_older_config_is_that_of_today(configs):
             del older["task"][key]
         for key in GRADING_KEYS:
             del older["task"]["grading"][key]
+        if older["model"]["lora"]:
+            del older["model"]["lora"]["kind"]
         if older["reward_model"]:
             del older["reward_model"]["kind"]
         assert parse_config(TrainConfig, with_added_keys(older)) == config

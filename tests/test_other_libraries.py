@@ -68,15 +68,9 @@ def graded(name: str, text_of: Any) -> list[float]:
         return [grader.submit(problem, t, "stop").result() for t in text_of(problem.answer)]
 
 
-def test_the_function_of_trl():
+def test_the_functions_of_others_grade():
     assert graded("trl", lambda a: [f"1\n####{a}", f"####{int(a) + 1}", "1"]) == [1.0, 0.1, 0.0]
-
-
-def test_the_function_of_openrlhf():
     assert graded("openrlhf", lambda a: [f"####{a}", f"{a}####"]) == [1.0, 0.0]
-
-
-def test_the_function_of_verl():
     (row, *_) = read_table("mine/train.parquet").to_pylist()
     digits = [int(digit) for digit in re.findall(r"\d", row["prompt"][0]["content"])]
     found = graded("verl", lambda a: [f"####{a}", "####"])

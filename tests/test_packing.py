@@ -1,26 +1,49 @@
-"""Packed passes, with each prompt once or not: states and gradients are those of padded rows."""
+"""Passes of a backbone: packed or padded they have the numbers of a plain one, and ask nothing.
+
+Packed ones may have each prompt once.
+"""
 
 import pytest
 import torch
+from support.policies import MODEL
 from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 
 from vineppo.batching import collate, micro_batches_of, num_tokens
-from vineppo.models import can_pack, disable_dropout
-from vineppo.packing import let_pack
+from vineppo.minibatches import UpdateSizes
+from vineppo.models import can_pack, disable_dropout, load_model
+from vineppo.packing import has_attention_alone, let_pack
 from vineppo.policy import checkpoint_activations
-from vineppo.token_scores import hidden_before_tokens
+from vineppo.token_scores import (
+    ForwardOptions,
+    Reference,
+    TokenLogprobs,
+    TokenScores,
+    hidden_before_tokens,
+)
 from vineppo.types import TokenSequence, Turn
+from vineppo.update import POLICY_COLUMNS, policy_objective
+from vineppo.vocabulary import CHUNK_LOGITS
 
-ARCHITECTURES = {
+META = torch.device("meta")  # has shapes and no values: whoever asks for one raises
+PACKING = {
     "LlamaConfig": {},
     "Qwen2Config": {},
     "Qwen3Config": {"head_dim": 8},
     "GPT2Config": {"n_positions": 128, "pad_token_id": None},
 }
+ARCHITECTURES = {
+    **PACKING,
+    "Qwen2Config": {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+    "MistralConfig": {"sliding_window": 8},
+    "Gemma2Config": {"head_dim": 8, "sliding_window": 8},
+    "Gemma3TextConfig": {"head_dim": 8, "sliding_window": 8},
+    "Phi3Config": {"sliding_window": 8},
+    "Lfm2Config": {"layer_types": ["conv", "full_attention", "conv"]},
+}
 
 
-pytestmark = pytest.mark.usefixtures("packs_anywhere")
+pytestmark = pytest.mark.usefixtures("packs_anywhere", "sharded")
 
 
 @pytest.fixture
@@ -39,7 +62,10 @@ def groups(num_prompts, num_samples):
 
 
 def states_and_gradients(model, batch):
-    hidden_NH = hidden_before_tokens(model, batch)
+    return and_gradients(model, hidden_before_tokens(model, batch))
+
+
+def and_gradients(model, hidden_NH):
     weights = torch.linspace(-1, 1, hidden_NH.numel()).view_as(hidden_NH)
     (hidden_NH * weights).sum().backward()
     found = [w.grad for w in model.parameters()]
@@ -49,9 +75,9 @@ def states_and_gradients(model, batch):
 
 @pytest.mark.parametrize("is_checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("found", [groups(3, 4), random_sequences(5)], ids=["groups", "alone"])
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", PACKING)
 def test_states_and_gradients_are_those_of_padded_rows(name, found, is_checkpointed):
-    model = random_model(name, **ARCHITECTURES[name]).base_model.double()
+    model = random_model(name, **PACKING[name]).base_model.double()
     let_pack(model)
     assert can_pack(model)
     padded, packed = collate(found, CPU), collate(found, CPU, packs=True)
@@ -134,10 +160,53 @@ def test_groups_stay_together_where_that_takes_fewer_tokens(num_ranks):
     assert tokens < 0.5 * num_tokens(found, False)
 
 
-def test_packed_passes_are_as_few_as_the_bound_on_rows_lets_be():
-    """Of 64 lengths from 10 to 1,000 padding below 5 % takes more than twice as many."""
-    found = [sequence((i, 1), (9,) * round(10 * 100 ** (i / 63) - 2)) for i in range(64)]
-    packed = micro_batches_of(found, 8, 0, 1, CPU, True)
-    assert all(len(b) * max(len(found[i]) for i in b) <= 8 * 1000 for b in packed)
-    assert len(packed) == 4
-    assert len(micro_batches_of(found, 8, 0, 1, CPU, False)) > 2 * len(packed)
+@pytest.mark.parametrize("is_checkpointed", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_padded_numbers_are_those_of_a_plain_pass(name, is_checkpointed):
+    """To the bit; rows of up to 38 tokens, windows of 8."""
+    model = random_model(name, **ARCHITECTURES[name]).base_model
+    batch = collate(random_sequences(4), CPU)
+    states_BTH = model(input_ids=batch.token_ids_BT, use_cache=False).last_hidden_state
+    plain_NH = states_BTH.flatten(0, 1)[batch.response_index_N - 1]
+    expected_NH, expected = and_gradients(model, plain_NH)
+    if is_checkpointed:
+        checkpoint_activations(model)
+        disable_dropout(model)
+    found_NH, found = states_and_gradients(model, batch)
+    assert torch.equal(found_NH, expected_NH)
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None and other is None) or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_pass_asks_the_device_nothing(name):
+    """But where a layer recurs, which a cache that holds nothing cannot serve."""
+    model = random_model(name, **ARCHITECTURES[name]).base_model.to(META)
+    batch = collate(random_sequences(4), META)
+    assert has_attention_alone(model) is (name != "Lfm2Config")
+    if has_attention_alone(model):
+        hidden_before_tokens(model, batch).sum().backward()
+        group = [sequence((3, 4) * 9, one.response_ids) for one in random_sequences(6)]
+        for found in (random_sequences(4), group):  # whole rows, and a prompt once
+            packed = collate(found, META, packs=True)
+            assert packed.packed.responses[0] == (6 if found is group else 0)
+            hidden_before_tokens(model, packed).sum().backward()
+    with pytest.raises(RuntimeError, match="meta"):
+        model(input_ids=batch.token_ids_BT, use_cache=False)
+
+
+@pytest.mark.parametrize("estimator", ["k3", "full"])
+def test_the_loss_of_a_micro_batch_asks_the_device_nothing(config, monkeypatch, estimator):
+    """Forward, objective and backward, with entropies and numbers, as an update has them."""
+    monkeypatch.setitem(CHUNK_LOGITS, "meta", 1000)
+    loaded = load_model(MODEL, "float32", "sdpa")
+    reference = Reference(config.reference, config.model, loaded)
+    reference.to(META)
+    found = random_sequences(8)
+    forward, batch = TokenLogprobs(loaded.model.to(META), 15), collate(found, META, POLICY_COLUMNS)
+    options = ForwardOptions(0.7, reference if estimator == "full" else None, has_entropy=True)
+    scores = TokenScores(**forward(batch, options))
+    sizes = UpdateSizes.of(found, config.sampling.max_tokens)
+    loss, _ = policy_objective(config, 1e-3, [], sizes, batch, scores)
+    loss.backward()
+    assert all(weight.grad is not None for weight in loaded.model.parameters())

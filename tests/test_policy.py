@@ -7,14 +7,12 @@ import pytest
 import torch
 from support.grids import grid
 from support.policies import MODEL, build, relative, update
-from support.rollouts import CPU, random_sequences, with_columns
+from support.rollouts import CPU, random_sequences
 from support.tiny_models import random_model
 
 from vineppo import token_scores
 from vineppo.batching import collate
 from vineppo.deepspeed_module import DeepSpeedModule
-from vineppo.distributed import init_distributed
-from vineppo.forward_passes import token_columns
 from vineppo.models import disable_dropout, load_model
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
@@ -35,7 +33,7 @@ def test_micro_batch_size_does_not_change_the_update(config):
     whole, metrics = weights_after(config, found, batch_size=24, micro_batch_size=24)
     assert relative(whole, start) > 1e-3
     assert 0 < metrics["policy/clip_frac"] < 1
-    for size in (1, 4, 7):
+    for size in (1, 7):
         weights, split = weights_after(config, found, batch_size=24, micro_batch_size=size)
         assert relative(weights, whole) < 1e-5
         for name, value in metrics.items():
@@ -55,13 +53,6 @@ def test_zero_stage_does_not_change_the_update(config, stage, is_packed, monkeyp
     assert relative(sharded, plain) < 1e-5
 
 
-def test_attention_plans_no_pass():
-    """cuDNN would, every new length anew, for longer than the pass takes."""
-    torch.backends.cuda.enable_cudnn_sdp(True)
-    init_distributed()
-    assert not torch.backends.cuda.cudnn_sdp_enabled()
-
-
 def test_nothing_is_dropped_in_training_mode():
     """OPT keeps a float where others have a module, and leaves out whole layers."""
     opt = random_model("OPTConfig", ffn_dim=64, word_embed_proj_dim=32, dropout=0.5, layerdrop=0.5)
@@ -72,7 +63,7 @@ def test_nothing_is_dropped_in_training_mode():
 
 
 @pytest.mark.parametrize(
-    ("stage", "least", "most"), [(0, 0.0, 5e-3), (1, 1e-2, 3e-2), (2, 0.0, 5e-3)]
+    ("stage", "least", "most"), grid((0, 0.0, 5e-3), slow=[(1, 1e-2, 3e-2), (2, 0.0, 5e-3)])
 )
 def test_bfloat16_gradients_are_summed_in_float32(config, stage, least, most):
     """256 micro-batches against their sum in float64; under ZeRO 1 they are 2 % off."""
@@ -89,6 +80,7 @@ def test_bfloat16_gradients_are_summed_in_float32(config, stage, least, most):
     assert least <= relative(found, torch.einsum("bni,bnj->ij", y, x)) < most
 
 
+@pytest.mark.slow
 def test_bfloat16_on_one_rank_is_updated_as_under_zero_2(config, tmp_path, capsys):
     """A group at rate 0 stays, and starts afresh; what is saved goes on to the same bits."""
     pairs = torch.randn(2, 2, 8, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
@@ -127,7 +119,8 @@ def product(module, pair):
     return (module(pair[0].to(module.device)).float() * pair[1].to(module.device)).sum(), {}
 
 
-@pytest.mark.parametrize("stage", grid(3, slow=[1, 2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [1, 2, 3])
 def test_an_optimizer_on_the_cpu_does_not_change_the_updates(config, stage):
     found, sizes = (
         random_sequences(8),
@@ -199,83 +192,3 @@ def test_logprobs_are_of_the_tempered_policy_without_padded_ids(monkeypatch, row
             torch.testing.assert_close(entropy_BT[row][mask_T], entropy_T, atol=1e-5, rtol=1e-5)
             assert logprobs_BT[row][~mask_T].abs().max() == 0
     assert max(projected) == min(rows, sum(projected))
-
-
-def test_response_logprobs_do_not_depend_on_company():
-    """Permuted and batched otherwise, every response keeps its log-probabilities."""
-    loaded = load_model(MODEL, "float32", "sdpa")
-    forward = TokenLogprobs(loaded.model, len(loaded.tokenizer))
-
-    def logprobs(batch):
-        return (forward(batch, ForwardOptions(0.9))["logprobs_BT"],)
-
-    found = random_sequences(9)
-    (one,) = token_columns(logprobs, found, 9, CPU)
-    (other,) = token_columns(logprobs, found[::-1], 2, CPU)
-    other = other[::-1]
-    for a, b in zip(one, other, strict=True):
-        assert a == pytest.approx(b, abs=1e-5)
-    assert [len(a) for a in one] == [len(s.response_ids) for s in found]
-
-
-def test_an_update_makes_good_tokens_likelier_and_bad_ones_less_likely(config):
-    policy, config = build(
-        config, batch_size=8, num_epochs=1, learning_rate=1e-4, warmup_fraction=0.0
-    )
-    found = on_policy(policy, random_sequences(8), config.sampling.temperature)
-    metrics = update(policy, found, config)
-    # The first and only minibatch is on policy.
-    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-4)
-    assert metrics["policy/approx_kl"] == pytest.approx(0, abs=1e-6)
-    assert metrics["policy/clip_frac"] == 0
-    after = on_policy(policy, found, config.sampling.temperature)
-    names = "loss_advantages", "importance", "is_trained", "old_logprobs"
-    gain = sum(
-        weight * advantage * (new - old)
-        for a, b in zip(found, after, strict=True)
-        for advantage, weight, is_trained, old, new in zip(
-            *(a.tokens_T[name] for name in names), b.tokens_T["old_logprobs"], strict=True
-        )
-        if is_trained
-    )
-    assert gain > 0
-
-
-def test_an_update_returns_the_numbers_of_every_micro_batch(config):
-    """A loss may give no numbers, or other ones than for the micro-batch before."""
-    policy, _ = build(config)
-    batches = [collate([sequence], policy.device) for sequence in random_sequences(4)]
-    names = [(), ("one",), ("two", "three"), ()]
-    left = iter(names)
-
-    def loss(_, scores):
-        total = scores.logprobs_BT.sum()
-        return total, {name: total * i for i, name in enumerate(next(left), 1)}
-
-    stats = policy.update(batches, loss, ForwardOptions(1.0), [0.0], lambda _: True).stats
-    assert [tuple(numbers) for numbers in stats] == names
-    assert stats[2]["three"] == pytest.approx(2 * stats[2]["two"])
-    assert stats[1]["one"] != stats[2]["two"]
-
-
-def test_the_learning_rate_is_the_schedules(config):
-    """During warm-up from 0 the first update is smaller than the last, in proportion."""
-    found = random_sequences(8)
-    start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
-    steps = {}
-    for fraction in (0.0, 1.0):
-        policy, changed = build(config, batch_size=8, warmup_fraction=fraction, num_epochs=1)
-        update(policy, found, changed)
-        weights = torch.cat([w.flatten() for _, w in policy.named_weights()])
-        steps[fraction] = (weights - start).norm().item()
-    assert steps[0.0] == pytest.approx(10 * steps[1.0], rel=1e-3)
-
-
-def on_policy(policy, found, temperature):
-    """The sequences with the policy's own log-probabilities as the old ones."""
-
-    def logprobs(batch):
-        return (policy.scores(batch, ForwardOptions(temperature)).logprobs_BT,)
-
-    (rows,) = token_columns(logprobs, found, 4, policy.device)
-    return [with_columns(s, {"old_logprobs": row}) for s, row in zip(found, rows, strict=True)]

@@ -8,12 +8,12 @@ from support.policies import MODEL, update
 from support.rollouts import random_sequences
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import LoraConfig, TrainConfig
-from vineppo.lora import add_adapters
-from vineppo.models import load_model
+from vineppo.config.schema import TrainConfig
+from vineppo.models import load_model, with_adapters
 from vineppo.policy import Policy
+from vineppo.recipes.lora import Lora
 
-LORA = LoraConfig(rank=3, alpha=6.0, target_modules=("q_proj", "down_proj"))
+LORA = Lora("lora", rank=3, alpha=6.0, target_modules=("q_proj", "down_proj"))
 CHANGES = {"learning_rate": 1e-2, "max_mean_ratio": None, "batch_size": 8, "micro_batch_size": 4}
 
 
@@ -25,8 +25,7 @@ def trained(configs, dtype, stage, has_lora=False):
     config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
     loaded = load_model(MODEL, dtype, "sdpa")
     loaded.model.register_buffer("extra", torch.arange(3.0))
-    if has_lora:
-        add_adapters(loaded.model, LORA, 0)
+    loaded = with_adapters(loaded, LORA if has_lora else None, 0)
     optimization = replace(config.optimization, **CHANGES, zero_stage=stage)
     policy = Policy(loaded, optimization, gradient_checkpointing=False)
     config = replace(config, optimization=optimization, num_iterations=10)

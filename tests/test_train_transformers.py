@@ -81,7 +81,8 @@ def test_the_other_engine_is_refused_without_vllm(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-ADAPTERS = {"rank": 8, "alpha": 16, "target_modules": ["q_proj", "v_proj", "down_proj"]}
+TARGETS = ["q_proj", "v_proj", "down_proj"]
+ADAPTERS = {"kind": "lora", "rank": 8, "alpha": 16, "target_modules": TARGETS}
 
 
 def test_adapters_train_and_resume(whole_runs, tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import chain
 
@@ -11,26 +12,19 @@ import torch
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
-# Where passes that share no prompts stay padded: a few more of them cost less there than to lay out
-# tokens for attention. On a GPU packing was faster by micro-batches of 32 (experiments/09_gpu).
+# Here passes that share no prompts stay padded: laying out tokens for attention costs more.
+# On a GPU packing was faster by micro-batches of 32 (experiments/09_gpu).
 PADDED_DEVICES = frozenset({"cpu"})
 MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 
-def shuffled_minibatches(num_sequences: int, batch_size: int, seed: int) -> list[list[int]]:
-    """A seeded permutation of 0 … num_sequences−1 cut into updates; the last may be smaller.
-
-    `shuffled_minibatches(5, 2, seed)` has lengths [2, 2, 1]: nothing is dropped.
-    """
-    return grouped_minibatches(range(num_sequences), batch_size, seed)
-
-
 def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) -> list[list[int]]:
-    """The same of shuffled groups: sequences of one group follow each other, in their order.
+    """Shuffled groups of sequences cut into updates; the last may be smaller: nothing is dropped.
 
-    A group is cut where an update is full. Groups "aabb" in updates of 2 are [[2, 3], [0, 1]] or
-    [[0, 1], [2, 3]].
+    Sequences of one group follow each other, in their order. A group is cut where an update is
+    full. Groups "aabb" in updates of 2 are [[2, 3], [0, 1]] or [[0, 1], [2, 3]]; `range(5)`, where
+    each is alone, has updates of 2, 2 and 1.
     """
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
@@ -44,45 +38,32 @@ def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) 
 def filter_weights(rewards_G: Sequence[float]) -> list[float]:
     """PF-PPO's probabilities of drawing a problem's rollouts again, by reward (arXiv:2409.06957).
 
-    Half the best and half the worst, the paper's BW. Rollouts of one reward share alike, and equal
-    rewards have 1/G each. Rewards [9, 5, 5, 1]: [½, 0, 0, ½].
+    Half the best and half the worst, the paper's BW; of one reward all alike. Rewards [9, 5, 5, 1]:
+    [½, 0, 0, ½].
     """
     best, worst = max(rewards_G), min(rewards_G)
     if best == worst:
         return [1.0 / len(rewards_G)] * len(rewards_G)
-    is_best_G = [reward == best for reward in rewards_G]
-    is_worst_G = [reward == worst for reward in rewards_G]
-    return [
-        0.5 * is_best / sum(is_best_G) + 0.5 * is_worst / sum(is_worst_G)
-        for is_best, is_worst in zip(is_best_G, is_worst_G, strict=True)
-    ]
-
-
-def length_bucketed(lengths: Sequence[int], micro_batch_size: int) -> list[list[int]]:
-    """Indices of sequences of similar length in micro-batches, longest first.
-
-    A micro-batch has at most as many tokens, padding included, as `micro_batch_size` of the longest
-    sequence: of shorter ones it holds more, and none takes more memory than the first may. It has
-    fewer where padding would be more than `MAX_PADDING` of all tokens.
-    Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
-    as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 give
-    [[4], [0, 1, 2, 3]].
-    """
-    return ranks_share(lengths, micro_batch_size, 0, 1)
+    num_best, num_worst = Counter(rewards_G)[best], Counter(rewards_G)[worst]
+    return [0.5 * (r == best) / num_best + 0.5 * (r == worst) / num_worst for r in rewards_G]
 
 
 def ranks_share(
     lengths: Sequence[int],
     micro_batch_size: int,
-    rank: int,
-    num_ranks: int,
+    rank: int = 0,
+    num_ranks: int = 1,
     max_padding: float = MAX_PADDING,
 ) -> list[list[int]]:
-    """The micro-batches of one rank: sequences dealt out by length, longest first.
+    """The micro-batches of one rank: indices of sequences dealt out by length, longest first.
 
-    Every rank gets the same number of micro-batches, of which the last may be empty: the collective
-    operations of a sharded model must meet. Lengths [3, 9, 4] in micro-batches of 2 on 2 ranks give
-    [[1], [0]] and [[2], []].
+    A micro-batch has at most as many tokens, padding included, as `micro_batch_size` of the longest
+    sequence. It has fewer if padding would be more than `max_padding` of all tokens. Every rank
+    gets the same number of micro-batches, as the collective operations of a sharded model must
+    meet; the last may be empty.
+    Lengths [3, 9, 4, 8] in micro-batches of 2 give [[1, 3], [2], [0]], with 1 padding token in 25,
+    as [[1, 3], [2, 0]] would have 2 in 26; [2, 2, 2, 2, 8] in micro-batches of 1 give
+    [[4], [0, 1, 2, 3]]. On 2 ranks [3, 9, 4] in micro-batches of 2 give [[1], [0]] and [[2], []].
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     # What the ranks process side by side has nearly one length.
@@ -99,25 +80,21 @@ def micro_batches_of(
     device: torch.device,
     packs: bool,
 ) -> list[list[int]]:
-    """`ranks_share`, without its bound on padding where passes are packed, which have none.
+    """`ranks_share`, without its bound on padding if passes are packed, which have none.
 
-    Where a model `packs` and whole groups in a pass, each prompt once, save `MIN_SAVED` of the
-    tokens of the rank that has most, groups stay together. Every rank comes to the same decision.
+    If a model `packs` and whole groups in a pass, each prompt once, save `MIN_SAVED` of the tokens
+    of the rank that has most, groups stay together. Every rank comes to the same decision.
     """
-    lengths = [len(sequence) for sequence in sequences]
+    lengths, size = list(map(len, sequences)), micro_batch_size
     limit = 1.0 if packs and device.type not in PADDED_DEVICES else MAX_PADDING
-    by_length = [
-        ranks_share(lengths, micro_batch_size, r, num_ranks, limit) for r in range(num_ranks)
-    ]
+    by_length = [ranks_share(lengths, size, r, num_ranks, limit) for r in range(num_ranks)]
     if not packs or not sequences:
         return by_length[rank]
-    by_prompt = _shares_by_prompt(sequences, micro_batch_size, num_ranks)
+    by_prompt = _shares_by_prompt(sequences, size, num_ranks)
 
     def cost(shares_R: list[list[list[int]]]) -> int:
-        batches_R = [[[sequences[i] for i in b] for b in share if b] for share in shares_R]
-        return max(
-            sum(num_tokens(b, is_worth_sharing(b)) for b in batches) for batches in batches_R
-        )
+        passes_R = [[[sequences[i] for i in b] for b in share] for share in shares_R]
+        return max(sum(num_tokens(b, is_worth_sharing(b)) for b in passes) for passes in passes_R)
 
     is_less = cost(by_prompt) <= (1 - MIN_SAVED) * cost(by_length)
     return (by_prompt if is_less else by_length)[rank]
@@ -135,16 +112,18 @@ def _shares_by_prompt(
     for index in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
         groups.setdefault(sequences[index].prompt_ids, []).append(index)
     most = micro_batch_size * max(map(len, sequences))
+
+    def fits(indices: list[int]) -> bool:
+        prompt = max(len(sequences[i].prompt_ids) for i in indices)
+        response = max(len(sequences[i].response_ids) for i in indices)
+        return len(indices) * (prompt + response) <= most
+
     shares: list[list[list[int]]] = []
     for r in range(num_ranks):
         share: list[list[int]] = []
         for index in chain.from_iterable(list(groups.values())[r::num_ranks]):
-            grown = [*(share[-1] if share else []), index]
-            rows = [sequences[i] for i in grown]
-            longest = max(len(row.prompt_ids) for row in rows)
-            longest += max(len(row.response_ids) for row in rows)
-            if share and len(rows) * longest <= most:
-                share[-1] = grown
+            if share and fits([*share[-1], index]):
+                share[-1].append(index)
             else:
                 share.append([index])
         shares.append(share)
@@ -182,9 +161,8 @@ def collate(
     """Pads on the right; see `TrainBatch` for the alignment. No sequences: one row of padding.
 
     For a model that `packs` the batch has its `packed` tokens besides, but on `PADDED_DEVICES` only
-    where each prompt once saves `MIN_SAVED` of them.
-
-    An environment's tokens are no response: nothing is computed for them, and no column is theirs.
+    if each prompt once saves `MIN_SAVED` of them. An environment's tokens are no response: nothing
+    is computed for them, and no column is theirs.
     """
     shares_prompts = packs and is_worth_sharing(sequences)
     sequences = sequences or [TokenSequence((0,), (), tokens_T=dict.fromkeys(columns, ()))]
@@ -231,15 +209,14 @@ def num_tokens(sequences: Sequence[TokenSequence], shares_prompts: bool) -> int:
 
 
 def is_worth_sharing(sequences: Sequence[TokenSequence]) -> bool:
-    return bool(sequences) and num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(
-        sequences, False
-    )
+    saves = num_tokens(sequences, True) <= (1 - MIN_SAVED) * num_tokens(sequences, False)
+    return bool(sequences) and saves
 
 
 def pack(
     sequences: Sequence[TokenSequence], is_response_BT: np.ndarray, shares_prompts: bool
 ) -> PackedTokens:
-    """`PackedTokens`, on the CPU, of a batch whose response tokens `is_response_BT` shows."""
+    """`PackedTokens`, on the CPU; `is_response_BT` marks the batch's response tokens."""
     behind_B = np.array([len(s.prompt_ids) if shares_prompts else 0 for s in sequences])
     rows_P = [(*s.prompt_ids, *s.response_ids) for s in sequences]
     index_B, tails_B = np.arange(len(sequences)), list[tuple[int, ...]]()
@@ -256,9 +233,7 @@ def pack(
     place_M = np.repeat(cells, lengths) + within_M
     token_L = np.full(math.prod(rows) + math.prod(responses), len(place_M))
     token_L[place_M] = np.arange(len(place_M))
-    positions_M = within_M
-    if shares_prompts:
-        positions_M = within_M + np.concatenate([np.zeros(rows[0], int), behind_B]).repeat(lengths)
+    before = np.concatenate([np.zeros(rows[0], int), behind_B[: responses[0]]])
     rows_N, places_N = np.nonzero(is_response_BT)
     before_N, behind_N = places_N - 1, behind_B[rows_N]
     states_N = np.where(
@@ -268,7 +243,7 @@ def pack(
     )
     return PackedTokens(
         token_ids_M=torch.tensor(list(chain(*rows_P, *tails_B))),
-        position_ids_M=torch.from_numpy(positions_M),
+        position_ids_M=torch.from_numpy(within_M + before.repeat(lengths)),
         place_M=torch.from_numpy(place_M),
         token_L=torch.from_numpy(token_L),
         state_index_N=torch.from_numpy(states_N),
@@ -282,10 +257,7 @@ def pack(
 def response_rows(
     tensors: Sequence[torch.Tensor], batch: TrainBatch, sequences: Sequence[TokenSequence]
 ) -> list[tuple[tuple[float, ...], ...]]:
-    """What [B, T] tensors hold of every sequence's response tokens: a tuple a tensor.
-
-    0 for an environment's tokens. The batch is that of the `sequences`.
-    """
+    """What [B, T] tensors hold of each response: a tuple a tensor; 0 for environments' tokens."""
     counts_B = batch.response_mask_BT.sum(1).tolist()
     columns = []
     for x_BT in tensors:

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import barrier, is_main, local_rank, num_ranks
 from vineppo.errors import USER_ERRNOS, UserError
-from vineppo.lora import has_adapters, save_adapters
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import read_json, sync, write_atomic
@@ -57,8 +56,8 @@ class Models:
 
     def save_hf(self, directory: Path) -> None:
         self.policy.save_hf(directory / "policy")
-        if is_main() and has_adapters(self.policy.hf_model):
-            save_adapters(self.policy.hf_model, directory / "adapter")
+        if is_main() and self.policy.adapters is not None:
+            self.policy.adapters.save(self.policy.hf_model, directory / "adapter")
         for predictor in self.predictors:
             predictor.save_hf(directory / predictor.name)
 

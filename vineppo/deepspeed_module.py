@@ -32,9 +32,9 @@ class DeepSpeedModule:
     """Forward passes, updates and the optimizer's state of a module under AdamW.
 
     Gradients accumulate over however many micro-batches an update has; clipping and the optimizer's
-    step happen once, at its end (DeepSpeed's `managed_gradient_accumulation: false`), and so does
-    the reduction over ranks, but under ZeRO 2 and 3, which reduce after every micro-batch.
-    `parameter_groups` get a learning rate each. Of a bfloat16 model stage 0 keeps float32 weights
+    step happen once, at its end (DeepSpeed's `managed_gradient_accumulation: false`). So does the
+    reduction over ranks, except under ZeRO 2 and 3, which reduce after every micro-batch.
+    `parameter_groups` get a learning rate each. Stage 0 of a bfloat16 model keeps float32 weights
     and sums, whole, and is for one rank.
     """
 
@@ -51,9 +51,8 @@ class DeepSpeedModule:
         # The first look at these would search for compilers; the one operation that is then
         # compiled, ranks' exchange through shared memory, gloo does without.
         deepspeed.ops.__compatible_ops__ = {}
-        self._zero_stage = optimization.zero_stage
-        self._is_plain = optimization.zero_stage == 0 and dtype == torch.float32
-        self._max_grad_norm = optimization.max_grad_norm
+        self._zero_stage, self._max_grad_norm = optimization.zero_stage, optimization.max_grad_norm
+        self._is_plain = self._zero_stage == 0 and dtype == torch.float32
         adam = torch.optim.AdamW(
             [{"params": list(group)} for group in parameter_groups],
             lr=optimization.learning_rate,
@@ -71,7 +70,7 @@ class DeepSpeedModule:
             self._engine, *_ = deepspeed.initialize(
                 model=module, optimizer=adam, config=self._config(optimization, dtype)
             )
-        if optimization.zero_stage == 0 and num_ranks() == 1:
+        if self._zero_stage == 0 and num_ranks() == 1:
             # To reduce over one rank, DeepSpeed would copy all gradients to a buffer and back.
             self._engine.enable_backward_allreduce = False
 
@@ -91,7 +90,7 @@ class DeepSpeedModule:
     ) -> Update:
         """One optimizer step on Σ summand(micro-batch), over all ranks.
 
-        There is none unless `is_accepted` of the numbers, which every rank sees whole, nor where
+        It is skipped unless `is_accepted` holds of the numbers, which every rank sees whole, and if
         the gradient is not finite. A learning rate of 0 leaves a parameter group as it is.
         """
         numbers_by_batch: list[dict[str, torch.Tensor]] = []
@@ -100,13 +99,11 @@ class DeepSpeedModule:
             # DeepSpeed takes the mean over ranks, and the summands are to be summed.
             self._engine.backward(loss * num_ranks(), scale_wrt_gas=False)
             numbers_by_batch.append({name: x.detach() for name, x in numbers.items()})
-        mine = _as_floats(numbers_by_batch)
-        stats = [numbers for share in gather(mine) for numbers in share]
+        stats = [numbers for share in gather(_as_floats(numbers_by_batch)) for numbers in share]
         if not is_accepted(stats):
             self._discard_gradients()
             return Update(stats, None)
-        groups = self._engine.optimizer.param_groups
-        for group, rate in zip(groups, learning_rates, strict=True):
+        for group, rate in zip(self._engine.optimizer.param_groups, learning_rates, strict=True):
             group["lr"] = rate
         self._engine.step()
         norm = float(self._grad_norm if self._is_plain else self._engine.get_global_grad_norm())
@@ -119,9 +116,8 @@ class DeepSpeedModule:
         """
         import deepspeed
 
-        is_sharded = self._zero_stage == 3
         for name, parameter in named_weights(part):
-            with deepspeed.zero.GatheredParameters([parameter], enabled=is_sharded):
+            with deepspeed.zero.GatheredParameters([parameter], enabled=self._zero_stage == 3):
                 yield name, parameter.detach()
 
     def save_state(self, directory: Path) -> None:
@@ -145,6 +141,7 @@ class DeepSpeedModule:
             optimizer.zero_grad(set_to_none=True)
 
     def _discard_gradients(self) -> None:
+        """Also those in DeepSpeed's private buffers, which its own `zero_grad` keeps."""
         self._engine.zero_grad()
         if self._is_plain:
             return
@@ -159,13 +156,12 @@ class DeepSpeedModule:
             optimizer.micro_step_id = INITIAL_MICRO_STEP_ID
 
     def _config(self, optimization: AdamConfig, dtype: torch.dtype) -> dict[str, Any]:
-        place = optimization.zero_stage, optimization.offload
-        stage = optimization.zero_stage
-        if stage == 0 and not self._is_plain:
-            stage = 1  # summing in float32 as well it is DeepSpeed's `BF16_Optimizer`
+        # Stage 1 that sums in float32 is DeepSpeed's `BF16_Optimizer`.
+        stage = self._zero_stage if self._is_plain else max(self._zero_stage, 1)
         zero: dict[str, Any] = {"stage": stage}
         if optimization.offload == "optimizer":
             zero["offload_optimizer"] = {"device": "cpu"}
+        sums = "fp32" if sums_in_float32(self._zero_stage, optimization.offload) else None
         return {
             "train_micro_batch_size_per_gpu": optimization.micro_batch_size,
             "gradient_accumulation_steps": 1,
@@ -175,14 +171,14 @@ class DeepSpeedModule:
             "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False,  # it is compiled at its first use
             "bf16": {"enabled": dtype == torch.bfloat16},
-            "data_types": {"grad_accum_dtype": "fp32" if sums_in_float32(*place) else None},
+            "data_types": {"grad_accum_dtype": sums},
             "steps_per_print": 2**31,
         }
 
 
 def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict[str, float]]:
     """All numbers of an update by one copy to the host."""
-    numbers = [x.double() for numbers in numbers_by_batch for x in numbers.values()]
+    numbers = [x.double() for of_batch in numbers_by_batch for x in of_batch.values()]
     floats = iter(torch.stack(numbers).tolist() if numbers else [])
     return [{name: next(floats) for name in numbers} for numbers in numbers_by_batch]
 
@@ -190,8 +186,7 @@ def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict
 def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """A frozen group keeps no moments: its steps would count in the bias correction of the first.
 
-    Where DeepSpeed reduces, it gives every parameter a gradient, if one of zeros, so that Adam
-    steps it, too.
+    DeepSpeed gives every parameter that it reduces a gradient, so that Adam steps it, too.
     """
     for group in optimizer.param_groups:
         if group["lr"] == 0.0:

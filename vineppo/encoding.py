@@ -1,6 +1,6 @@
 """Problems as token ids, and what becomes of those that are too long."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from vineppo.config.schema import SftConfig, TooLong, TrainConfig
@@ -15,22 +15,16 @@ from vineppo.types import Problem
 Item = TypeVar("Item")
 
 
-def encode_train_problems(
-    config: TrainConfig | SftConfig, loaded: LoadedModel, problems: Sequence[Problem]
-) -> list[Prompt]:
-    """`encode_problems`, without the too long ones where `task.too_long` leaves them out."""
-    return encode_problems(config, loaded, problems, config.task.too_long)
-
-
 def encode_problems(
     config: TrainConfig | SftConfig,
     loaded: LoadedModel,
     problems: Sequence[Problem],
     too_long: TooLong = "refuse",
 ) -> list[Prompt]:
-    """Prompts as token ids; one that leaves too little room for a response is refused.
+    """Prompts as token ids; what becomes of those that leave too little room for a response.
 
-    Test problems always are: an accuracy over fewer would be another one.
+    They are refused, or left out of the train problems if `task.too_long` says so. Test problems
+    are always refused: an accuracy over fewer would be another one.
     """
     positions = getattr(loaded.model.config, "max_position_embeddings", None)
     if positions is not None and config.engine.max_model_len > positions:
@@ -52,43 +46,33 @@ def encode_problems(
             ids = (*ids, *Episode(environment, problem, config.sampling.max_tokens).opening_ids)
         return ids
 
-    encoded = ((p, encode(p)) for p in problems)
-    return within(
-        config.engine.max_model_len - room,
-        f"engine.max_model_len - {longest}",
-        ((p.id, len(ids), "a prompt of ", Prompt(p, ids)) for p, ids in encoded),
-        too_long,
-    )
+    prompts = [Prompt(problem, encode(problem)) for problem in problems]
+    items = [(prompt.problem.id, len(prompt.token_ids), prompt) for prompt in prompts]
+    name = f"engine.max_model_len - {longest}"
+    return within(config.engine.max_model_len - room, name, items, too_long)
 
 
 def within(
     limit: int,
     name: str,
-    items: Iterable[tuple[str, int, str, Item]],
+    items: Sequence[tuple[str, int, Item]],
     too_long: TooLong,
     noun: str = "problem",
 ) -> list[Item]:
-    """The items of (name, number of tokens, what they are, item) that `limit` has room for.
+    """The items of (id, number of tokens, item) that `limit` has room for.
 
-    Raises `UserError` for the first that it has none for, or leaves all of them out and says how
-    many. `noun` is what the items are.
+    Raises `UserError` for the first that is longer, or leaves all of them out and says how many.
     """
-    kept: list[Item] = []
-    left_out: list[str] = []
-    for item_name, length, what, item in items:
-        if length <= limit:
-            kept.append(item)
-        elif too_long == "leave_out":
-            left_out.append(item_name)
-        else:
-            raise UserError(
-                f"{noun} {item_name} has {what}{length} tokens, which must be at most "
-                f"{name} = {limit}"
-            )
-    if not kept and left_out:
-        raise UserError(f"all {len(left_out)} train {noun}s are longer than {name} = {limit}")
-    if left_out and is_main():
-        few = ", ".join(left_out[:3]) + ", …" * (len(left_out) > 3)
-        count = f"{len(left_out)} of {len(left_out) + len(kept)} train {noun}s"
+    longer = [(item_id, length) for item_id, length, _ in items if length > limit]
+    if longer and too_long == "refuse":
+        item_id, length = longer[0]
+        raise UserError(
+            f"{noun} {item_id} has {length} tokens, which must be at most {name} = {limit}"
+        )
+    if longer and len(longer) == len(items):
+        raise UserError(f"all {len(items)} train {noun}s are longer than {name} = {limit}")
+    if longer and is_main():
+        few = ", ".join(item_id for item_id, _ in longer[:3]) + ", …" * (len(longer) > 3)
+        count = f"{len(longer)} of {len(items)} train {noun}s"
         print(f"left out {count}, longer than {name} = {limit}: {few}")
-    return kept
+    return [item for _, length, item in items if length <= limit]

@@ -22,11 +22,10 @@ from vineppo.distributed import (
     interruption,
     num_replicas,
     raise_if_any,
-    rank,
     replica,
 )
 from vineppo.errors import InterruptionError, SharedError
-from vineppo.forward_passes import EntropyPass, ReferencePass, RolloutKey, Rows, token_columns
+from vineppo.forward_passes import RolloutKey, RolloutPass, Rows, token_columns
 from vineppo.kl import KL_ESTIMATORS
 from vineppo.policy import Policy
 from vineppo.progress import Progress
@@ -68,7 +67,6 @@ class _Share:
     rollouts: dict[RolloutKey, Rollout]
     values: dict[str, dict[StateKey, StateValue]]  # by predictor
     greedy: dict[RolloutKey, Rollout]
-    ref_logprobs: dict[RolloutKey, tuple[float, ...]]
 
 
 def sample(
@@ -78,23 +76,21 @@ def sample(
     predictors: Sequence[ValuePredictor],
     iteration: int,
     progress: Progress,
-    reference_pass: ReferencePass | None,
-    entropy_pass: EntropyPass | None = None,
+    reference_pass: RolloutPass | None,
+    entropy_pass: RolloutPass | None = None,
 ) -> Experience:
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
 
-    Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where a
-    `ReferencePass` is given. Steps or cuts by entropies need an `EntropyPass`.
+    Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where
+    `reference_pass` is given. Steps or cuts by entropies need an `entropy_pass`.
     """
     each = sampler.engine.ranks_a_replica
     stream = _Stream(sampler, config, predictors, iteration, progress, reference_pass, entropy_pass)
     share = stream.sample(prompts_P[replica(each) :: num_replicas(each)])
     progress.enter("values" if stream.values else "rollout")  # the others are still at it
-    everyone = gather(share)
-    shares = everyone[::each]
+    shares = gather(share)[::each]
     by_key = ChainMap(*(share.rollouts for share in shares))
     greedy = ChainMap(*(share.greedy for share in shares))
-    ref_logprobs = ChainMap(*(share.ref_logprobs for share in everyone))
     indices = range(config.rollouts.num_samples)
     rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
     for predictor in predictors:
@@ -104,8 +100,6 @@ def sample(
         rollout.values_from = feeding_predictor(config)
         if greedy:
             rollout.greedy_reward = greedy[rollout.problem.id, 0].reward
-        if reference_pass is not None:
-            rollout.tokens_T["ref_logprobs"] = ref_logprobs[rollout.key]
     values = {
         name: [value for share in shares for value in share.values[name].values()]
         for name in stream.values
@@ -158,8 +152,8 @@ def sample_varied(
 class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
-    A rollout is cut into steps when it finishes, or after its `EntropyPass`; then its states join
-    the engine. The reference's passes and the graders work meanwhile. The order of submissions
+    A rollout is cut into steps when it finishes, or when its entropies are there; then its states
+    join the engine. The reference's passes and the graders work meanwhile. The order of submissions
     depends on the engine's steps alone, never on a clock or a grader, so a repeated run batches
     alike.
 
@@ -172,8 +166,8 @@ class _Stream:
     predictors: Sequence[ValuePredictor]
     iteration: int
     progress: Progress
-    reference_pass: ReferencePass | None
-    entropy_pass: EntropyPass | None
+    reference_pass: RolloutPass | None
+    entropy_pass: RolloutPass | None
 
     def __post_init__(self) -> None:
         self._each = self.sampler.engine.ranks_a_replica
@@ -211,13 +205,14 @@ class _Stream:
                 self.reference_pass.wait()  # its model may be the one that is saved now
             raise
         self.progress.enter("logprobs")
-        ref_logprobs = {} if self.reference_pass is None else self.reference_pass.finish()
+        if self.reference_pass is not None:
+            self.reference_pass.work()
+            self.reference_pass.wait()
         self.progress.enter("grading")
         return _Share(
             rollouts=pending.settle(awaited),
             values={name: stream.settle() for name, stream in self.values.items()},
             greedy=greedy.settle(awaited),
-            ref_logprobs=ref_logprobs,
         )
 
     def _add(self, rollout: Rollout) -> None:
@@ -227,9 +222,7 @@ class _Stream:
             self._cut(rollout)
         else:
             self.entropy_pass.add(rollout)
-        # Ranks that share a replica have the same rollouts, and share the reference's passes too.
-        is_mine = rollout.rollout_index % self._each == rank() % self._each
-        if self.reference_pass is not None and is_mine:
+        if self.reference_pass is not None:
             self.reference_pass.add(rollout)
 
     def _cut(self, rollout: Rollout) -> None:
@@ -299,8 +292,8 @@ def add_logprobs(
 ) -> None:
     """Sets "trainer_logprobs" and, with a reference, "ref_logprobs" and the raw "kl".
 
-    What a `ReferencePass` has scored is not scored again. Predictors that read the policy's pass
-    set their values.
+    A reference that passed beside the sampling passes no more. Predictors that read the policy's
+    pass set their values.
     """
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
     is_exact = config.reference.kl_estimator == "full"

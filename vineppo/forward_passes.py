@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 
 from vineppo.batching import collate, micro_batches_of, response_rows
 from vineppo.distributed import LONE, RankGroup, all_ranks
-from vineppo.token_scores import ForwardOptions, Reference, TokenScores
+from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 
-Rows = list[tuple[float, ...]]  # one tuple a sequence, one number a response token
+Row = tuple[float, ...]  # one number a response token
+Rows = list[Row]  # one a sequence
 RolloutKey = tuple[str, int]  # problem id, rollout index
 S = TypeVar("S", bound=TokenSequence)
 T = TypeVar("T")
@@ -30,9 +32,7 @@ def token_columns(
 ) -> list[Rows]:
     """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
 
-    def read(
-        batch: TrainBatch, chosen: Sequence[TokenSequence]
-    ) -> list[tuple[tuple[float, ...], ...]]:
+    def read(batch: TrainBatch, chosen: Sequence[TokenSequence]) -> list[tuple[Row, ...]]:
         return response_rows(forward(batch), batch, chosen)
 
     rows_B = read_sequences(read, sequences, micro_batch_size, device, ranks, packs=packs)
@@ -50,14 +50,13 @@ def read_sequences(
 ) -> list[T]:
     """What `read` finds of every sequence, in a micro-batch with others, without gradient.
 
-    The batches carry `columns`, and are packed where the model takes them so. Every one of
-    `ranks` (None: of all) passes its share, and has all of them in the end.
+    The batches carry `columns`, and are packed if the model takes them so. Each of `ranks` (None:
+    of all) passes its share, and has all of them in the end.
     """
     ranks = ranks or all_ranks()
     mine: list[tuple[int, T]] = []
-    for share in micro_batches_of(
-        sequences, micro_batch_size, ranks.rank, ranks.size, device, packs
-    ):
+    sizes = micro_batch_size, ranks.rank, ranks.size
+    for share in micro_batches_of(sequences, *sizes, device, packs):
         chosen = [sequences[i] for i in share]
         batch = collate(chosen, device, columns, packs)
         with torch.no_grad():
@@ -67,114 +66,72 @@ def read_sequences(
     return [by_index[index] for index in range(len(sequences))]
 
 
-class _PassOfRollouts:
-    """Finished rollouts gather here until they are enough to be cut by length into micro-batches.
+def entropies(
+    scores: Callable[[TrainBatch, ForwardOptions], TokenScores], temperature: float
+) -> Callable[[TrainBatch], torch.Tensor]:
+    """H(π(· | s_t)) in nats, exact over the vocabulary, by a pass of the tempered policy."""
+    options = ForwardOptions(temperature, has_entropy=True)
+    return lambda batch: scores(batch, options).entropy_BT
 
-    Which of them share a batch depends on the order of `add` alone.
+
+@dataclass
+class RolloutPass:
+    """A column of finished rollouts, found while others are sampled: log π_ref, or entropies.
+
+    Rollouts gather here until they are enough to be cut by length into micro-batches. Which of them
+    share a batch depends on the order of `add` alone. The `ranks` of a replica add the same
+    rollouts, divide the passes, and get the same numbers, so that they cut alike. A pass `beside`
+    the engine gets its own thread and stream on a GPU. On a CPU it comes between the engine's
+    steps, which need every core.
     """
 
-    def __init__(self, micro_batch_size: int, device: torch.device) -> None:
-        self._micro_batch_size = micro_batch_size
-        self._device = device
+    column: str
+    forward: Callable[[TrainBatch], torch.Tensor]
+    micro_batch_size: int
+    device: torch.device
+    ranks: RankGroup = LONE
+    packs: bool = False
+    beside: bool = False
+
+    def __post_init__(self) -> None:
         self._pool: list[Rollout] = []
+        self._running: list[tuple[list[Rollout], Future[Rows]]] = []
+        has_stream = self.beside and self.device.type == "cuda"
+        self._thread = ThreadPoolExecutor(1) if has_stream else None
+        self._stream = torch.cuda.Stream(self.device) if has_stream else None
 
     def add(self, rollout: Rollout) -> None:
         self._pool.append(rollout)
 
     def is_due(self, is_last: bool) -> bool:
-        """Whether there are rollouts enough to cut by length; `is_last`: no more will come."""
-        return len(self._pool) >= (1 if is_last else POOL * self._micro_batch_size)
-
-    def _take(self) -> list[Rollout]:
-        pool, self._pool = self._pool, []
-        return pool
-
-
-class ReferencePass(_PassOfRollouts):
-    """log π_ref of finished rollouts, for whoever reads it in the end.
-
-    `work` computes what is due, on a GPU in a thread with a stream of its own beside the engine's,
-    on a CPU at once, as there the engine needs every core.
-    """
-
-    def __init__(
-        self,
-        reference: Reference,
-        temperature: float,
-        micro_batch_size: int,
-        device: torch.device,
-    ) -> None:
-        super().__init__(micro_batch_size, device)
-        self._reference = reference
-        self._temperature = temperature
-        self._running: list[Future[None]] = []
-        self._found: dict[RolloutKey, tuple[float, ...]] = {}
-        is_cuda = device.type == "cuda"
-        self._thread = ThreadPoolExecutor(1) if is_cuda else None
-        self._stream = torch.cuda.Stream(device) if is_cuda else None
-
-    def work(self) -> None:
-        """Starts on everything that was added, on a CPU also finishes it."""
-        pool = self._take()
-        if not pool:
-            return
-        if self._thread is None:
-            self._score(pool)
-        else:
-            self._running.append(self._thread.submit(self._score, pool))
-
-    def wait(self) -> None:
-        """Until all that was started is done."""
-        while self._running:
-            self._running.pop().result()
-
-    def finish(self) -> dict[RolloutKey, tuple[float, ...]]:
-        """Those of every rollout added since the last call; waits for them."""
-        self.work()
-        self.wait()
-        done, self._found = self._found, {}
-        return done
-
-    def _score(self, pool: list[Rollout]) -> None:
-        def forward(batch: TrainBatch) -> tuple[torch.Tensor]:
-            return (self._reference.logprobs(batch, self._temperature),)
-
-        with torch.cuda.stream(self._stream):  # None: where all else runs
-            (rows,) = token_columns(
-                forward, pool, self._micro_batch_size, self._device, LONE,
-                self._reference.packs,
-            )  # fmt: skip
-        self._found |= {rollout.key: row for rollout, row in zip(pool, rows, strict=True)}
-
-
-class EntropyPass(_PassOfRollouts):
-    """H(π(· | s_t)) of finished rollouts in nats, for segmenters and cuts that look at it.
-
-    It is exact over the vocabulary and of the tempered policy, of which `scores` is the pass.
-    `ranks` are those of a replica: they add the same rollouts, divide the passes, and have the very
-    same numbers, so that they cut alike.
-    """
-
-    def __init__(
-        self,
-        scores: Callable[[TrainBatch, ForwardOptions], TokenScores],
-        temperature: float,
-        micro_batch_size: int,
-        device: torch.device,
-        ranks: RankGroup = LONE,
-    ) -> None:
-        super().__init__(micro_batch_size, device)
-        self._scores = scores
-        self._options = ForwardOptions(temperature, has_entropy=True)
-        self._ranks = ranks
+        """True if there are rollouts enough to cut by length; `is_last`: no more will come."""
+        return len(self._pool) >= (1 if is_last else POOL * self.micro_batch_size)
 
     def work(self) -> list[Rollout]:
-        """Sets "entropies" of all that were added, at least one, and gives them in their order."""
-        pool = self._take()
-        (entropies,) = token_columns(
-            lambda batch: (self._scores(batch, self._options).entropy_BT,),
-            pool, self._micro_batch_size, self._device, self._ranks,
-        )  # fmt: skip
-        for rollout, entropies_T in zip(pool, entropies, strict=True):
-            rollout.tokens_T["entropies"] = entropies_T
+        """Starts on all that were added, and returns them in their order."""
+        pool, self._pool = self._pool, []
+        if self._thread is not None:
+            self._running.append((pool, self._thread.submit(self._rows, pool)))
+        else:
+            self._set(pool, self._rows(pool))
         return pool
+
+    def wait(self) -> None:
+        """Until all that was started is done, and the rollouts have their column."""
+        while self._running:
+            pool, rows = self._running.pop()
+            self._set(pool, rows.result())
+
+    def _rows(self, pool: list[Rollout]) -> Rows:
+        if not pool:
+            return []
+        with torch.cuda.stream(self._stream):  # None: where all else runs
+            (rows,) = token_columns(
+                lambda batch: (self.forward(batch),),
+                pool, self.micro_batch_size, self.device, self.ranks, self.packs,
+            )  # fmt: skip
+        return rows
+
+    def _set(self, pool: list[Rollout], rows: Rows) -> None:
+        for rollout, row_T in zip(pool, rows, strict=True):
+            rollout.tokens_T[self.column] = row_T

@@ -13,6 +13,7 @@ from vineppo.config.schema import (
     OptimizationConfig,
     TruncatedImportance,
 )
+from vineppo.plugins import POLICY_LOSSES, load_function
 
 # exp overflows float32 above 88; a ratio of inf times a clip's gradient of 0 would be NaN.
 MAX_LOG_RATIO = 20.0
@@ -36,13 +37,10 @@ def policy_surrogate(
 ) -> Surrogate:
     """The loss that `optimization.policy_loss` names; `mask_BT` marks the trained tokens."""
     terms, clip = (logprobs_BT, old_logprobs_BT, advantages_BT), (config.clip_low, config.clip_high)
-    match config.policy_loss:
-        case "ppo":
-            return clipped_surrogate(*terms, *clip, config.dual_clip)
-        case "gspo":
-            return sequence_surrogate(*terms, mask_BT, *clip)
-        case "cispo":
-            return weighted_likelihood(*terms, *clip)
+    if config.policy_loss == "ppo":
+        return clipped_surrogate(*terms, *clip, config.dual_clip)
+    found: Surrogate = load_function(*POLICY_LOSSES[config.policy_loss])(*terms, mask_BT, *clip)
+    return found
 
 
 def clipped_surrogate(
@@ -72,56 +70,6 @@ def clipped_surrogate(
         is_bounded = (advantages < 0) & (loss > bound)
         loss, is_clipped = torch.where(is_bounded, bound, loss), is_clipped | is_bounded
     return Surrogate(loss, ratio, is_clipped)
-
-
-def sequence_surrogate(
-    logprobs_BT: torch.Tensor,
-    old_logprobs_BT: torch.Tensor,
-    advantages_BT: torch.Tensor,
-    mask_BT: torch.Tensor,
-    clip_low: float,
-    clip_high: float,
-) -> Surrogate:
-    """GSPO's clipped surrogate by the ratio of whole responses (arXiv:2507.18071, section 4).
-
-    L_t = −min(s_t A_t, clip(s_t, 1 − clip_low, 1 + clip_high) A_t),  s_t = sg(s) · π_t / sg(π_t)
-    s = exp(mean over the trained tokens of a response of log π − log π_old)
-
-    This is GSPO-token (section 4.3): s_t is s with the gradient of token t alone. Of one advantage
-    a response the mean of L_t has value and gradient of GSPO's −min(s A, clip(s) A). Ratios 2 and ½
-    with A = [1, −1]: s = 1, L = [−1, 1], nothing clipped. Ratios 2 and 2, clip 0.2: s = 2,
-    L = [−1.2, 2], the first clipped. log s is kept within ±20, with no gradient outside. A token
-    that both policies hold impossible has the ratio 1.
-    """
-    is_same_BT = logprobs_BT == old_logprobs_BT  # −inf − −inf is NaN
-    log_ratio_BT = (logprobs_BT - old_logprobs_BT).detach().masked_fill(~mask_BT | is_same_BT, 0.0)
-    # Impossible to one policy and to the other: large numbers have a sum, −inf + inf has none.
-    log_ratio_BT = log_ratio_BT.nan_to_num(nan=math.nan)
-    log_s_B1 = log_ratio_BT.sum(-1, keepdim=True) / mask_BT.sum(-1, keepdim=True).clamp(min=1)
-    added_BT = logprobs_BT - logprobs_BT.detach()  # 0, and the gradient
-    log_s_BT = log_s_B1 + added_BT.masked_fill(logprobs_BT.isneginf(), 0.0)
-    zeros_BT = torch.zeros_like(log_s_BT)
-    return clipped_surrogate(log_s_BT, zeros_BT, advantages_BT, clip_low, clip_high, None)
-
-
-def weighted_likelihood(
-    logprobs: torch.Tensor,
-    old_logprobs: torch.Tensor,
-    advantages: torch.Tensor,
-    clip_low: float,
-    clip_high: float,
-) -> Surrogate:
-    """CISPO: the log-likelihood by a clipped weight without gradient (arXiv:2506.13585, eq. 4, 5).
-
-    L = −sg(clip(r, 1 − clip_low, 1 + clip_high)) A log π,  r = exp(log π − log π_old)
-
-    A clipped token keeps the gradient −(1 + clip_high) A, or −(1 − clip_low) A, where PPO's has
-    none: `is_clipped` marks where the weight is not r. The paper has no lower clip
-    (`clip_low` 1). With log π = −1, A = 2, r = 1.5, clip 0.2: L = 1.2 · 2 · 1 = 2.4, clipped.
-    """
-    ratio = token_ratio(logprobs, old_logprobs).detach()
-    weight = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    return Surrogate(-weight * advantages * logprobs, ratio, weight != ratio)
 
 
 def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor) -> torch.Tensor:
@@ -155,10 +103,10 @@ def importance_weights(
 
 @dataclass(frozen=True)
 class Totals:
-    """The sizes of a whole update over all micro-batches and ranks, by which losses are divided.
+    """The sizes of a whole update over all micro-batches and ranks; they divide the losses.
 
     `Totals(num_tokens=5, num_sequences=2, max_tokens=4)`: 5 trained tokens in 2 sequences (those
-    without a trained token are not counted), of responses that may have 4 tokens.
+    without a trained token are not counted); responses may have 4 tokens.
     """
 
     num_tokens: int
@@ -216,8 +164,8 @@ def cross_entropy(
 ) -> torch.Tensor:
     """−(y log σ(x) + (1 − y) log(1 − σ(x))) per token, y = (R − low)/(high − low).
 
-    For values bounded as V = low + (high − low) σ(x); minimal at V = R. y is kept in [0, 1] against
-    rounding: returns must lie in [low, high]. x = 0 gives log 2 whatever R is.
+    For values bounded as V = low + (high − low) σ(x); minimal at V = R. Returns must lie in
+    [low, high]; y is kept in [0, 1] against rounding. x = 0 gives log 2 whatever R is.
     """
     targets = ((returns - low) / (high - low)).clamp(0.0, 1.0)
     return binary_cross_entropy_with_logits(logits, targets, reduction="none")

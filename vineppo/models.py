@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import LlamaArchitecture, TrainConfig
+from vineppo.config.schema import Adapters, LlamaArchitecture, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
@@ -31,15 +31,14 @@ class LoadedModel:
     model: Any
     tokenizer: Any
     engine_model: EngineModel
+    adapters: Adapters | None = None
 
 
 def resolve_model_path(path: str, key: str = "model.path") -> str:
     """A directory for `embedded:NAME` and for a path, the name itself for a hub model.
 
-    `key` is the config's, for the message.
-
-    Raises `UserError` for an unknown embedded name and for a directory without a config or weights
-    that may be read.
+    Raises `UserError`, with the config's `key`, for an unknown embedded name, a missing directory,
+    and pickled weights.
     """
     if path.startswith(EMBEDDED):
         directory = ASSETS / path.removeprefix(EMBEDDED)
@@ -48,17 +47,12 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
             raise UserError(f"{key} must be one of {names}, got {path}")
         return str(directory)
     if os.path.isdir(path):
-        files = os.listdir(path)
-        if "config.json" not in files:
-            raise UserError(f"model directory without config.json: {path}")
-        if not any(name.endswith(".safetensors") for name in files):
-            if not any(name.endswith(".bin") for name in files):
-                raise UserError(f"model directory without weights (*.safetensors): {path}")
-            if safetensors_only():
-                raise UserError(
-                    f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
-                    f"{ALLOW_PICKLE}=1 in the environment reads them"
-                )
+        kinds = {file.suffix for file in Path(path).iterdir()}
+        if ".bin" in kinds and ".safetensors" not in kinds and safetensors_only():
+            raise UserError(
+                f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
+                f"{ALLOW_PICKLE}=1 in the environment reads them"
+            )
         return path
     if os.path.exists(path) or path.startswith((".", "/", "~")) or path.count("/") > 1:
         raise UserError(f"model directory not found: {path}")
@@ -66,12 +60,12 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
 
 
 def safetensors_only() -> bool:
-    """Whether weights are read from safetensors alone: unless VINEPPO_ALLOW_PICKLE is 1."""
+    """True unless the environment has VINEPPO_ALLOW_PICKLE=1."""
     return os.environ.get(ALLOW_PICKLE) != "1"
 
 
 def can_pack(model: Any) -> bool:
-    """Whether a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
+    """True if a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
     return bool(model.config._attn_implementation == PACKED)
 
 
@@ -80,8 +74,6 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
-
-    from vineppo.packing import let_pack
 
     disable_progress_bar()
     resolved = resolve_model_path(path)
@@ -97,33 +89,52 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         )
     except (*UNREADABLE, RuntimeError, SafetensorError) as error:
         raise UserError(f"model {path} cannot be loaded: {first_line(error)}") from None
-    if report["missing_keys"]:
-        raise UserError(
-            f"model {path} lacks the weights {', '.join(sorted(report['missing_keys']))}"
-        )
+    if missing := sorted(report["missing_keys"]):
+        raise UserError(f"model {path} lacks the weights {', '.join(missing)}")
     mend_generation_config(model, path)
     num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size
     if num_ids > num_rows:
-        raise UserError(
-            f"model {path}: the tokenizer has {num_ids} ids, which must be at most the {num_rows} "
-            "rows of the embedding"
-        )
+        raise UserError(f"model {path}: its {num_rows} rows must be at least the {num_ids} tokens")
     stop_ids = find_stop_ids(model.generation_config, tokenizer)
-    for stop_id in stop_ids:
-        if stop_id not in range(num_ids):
-            raise UserError(
-                f"model {path}: the end-of-sequence id {stop_id} must be one of the tokenizer's "
-                f"{num_ids}"
-            )
-    disable_dropout(model)
-    let_pack(model)
+    for odd in (stop_id for stop_id in stop_ids if stop_id not in range(num_ids)):
+        raise UserError(
+            f"model {path}: the end-of-sequence id {odd} must be one of the tokenizer's {num_ids}"
+        )
+    adapt(model)
     return LoadedModel(model, tokenizer, EngineModel(resolved, num_ids, stop_ids))
 
 
-def mend_generation_config(model: Any, path: str) -> None:
-    """Leaves the token ids alone of a `generation_config` that transformers would refuse to save.
+def adapt(model: Any) -> None:
+    """All that is changed of a transformers model: no dropout, and attention that can pack.
 
-    Many are published with `do_sample` false and a temperature. Of the rest nothing is used here.
+    The behaviour policy has no dropout, so neither must the one that is updated.
+    """
+    from vineppo.packing import let_pack
+
+    disable_dropout(model)
+    let_pack(model)
+
+
+def disable_dropout(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "activation_dropout", "dropout", "layerdrop"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+
+
+def with_adapters(loaded: LoadedModel, adapters: Adapters | None, run_seed: int) -> LoadedModel:
+    """The model with the adapters in place, if there are any."""
+    if adapters is not None:
+        adapters.add(loaded.model, run_seed)
+    return replace(loaded, adapters=adapters)
+
+
+def mend_generation_config(model: Any, path: str) -> None:
+    """Keeps only the token ids of a `generation_config` that transformers would refuse to save.
+
+    Many are published with `do_sample` false and a temperature.
     """
     from transformers import GenerationConfig
 
@@ -138,17 +149,15 @@ def mend_generation_config(model: Any, path: str) -> None:
 
 
 def check_tokenizers(config: TrainConfig) -> None:
-    """Raises `UserError` where another model has another tokenizer than the policy.
-
-    Reads tokenizers alone, before any model is loaded.
-    """
+    """Raises `UserError` if another model has another tokenizer than the policy; loads no model."""
     policy = load_tokenizer(config.model.path, "model.path").get_vocab()
     paths = {f"{key}.path": model.path for key, model in config.value_models.items()}
+    reward_model = config.reward_model
     paths["reference.path"] = config.reference.path
-    if config.reward_model is not None:
-        paths["reward_model.path"] = config.reward_model.frozen_path
-    frozen = {predictor_key(name): own.frozen_path for name, own in config.predictors.items()}
-    paths |= {f"{key}.path": path for key, path in frozen.items() if path is not None}
+    paths["reward_model.path"] = None if reward_model is None else reward_model.frozen_path
+    for name, keys in config.predictors.items():
+        if keys.frozen_path is not None:
+            paths[f"{predictor_key(name)}.path"] = keys.frozen_path
     for key, path in paths.items():
         if path is not None and load_tokenizer(path, key).get_vocab() != policy:
             raise UserError(f"config: {key} {path} must have the policy's tokenizer")
@@ -157,8 +166,9 @@ def check_tokenizers(config: TrainConfig) -> None:
 def load_tokenizer(path: str, key: str) -> Any:
     from transformers import AutoTokenizer
 
+    resolved = resolve_model_path(path, key)
     try:
-        return AutoTokenizer.from_pretrained(resolve_model_path(path, key), trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(resolved, trust_remote_code=False)
     except UNREADABLE as error:
         reason = first_line(error)
         raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None
@@ -172,14 +182,12 @@ def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
     """The HF config of a new Llama with tied embeddings for `tokenizer`."""
     from transformers import LlamaConfig
 
+    sizes = asdict(architecture)
     return LlamaConfig(
+        num_hidden_layers=sizes.pop("num_layers"),
+        num_attention_heads=sizes.pop("num_heads"),
+        **sizes,
         vocab_size=len(tokenizer),
-        hidden_size=architecture.hidden_size,
-        intermediate_size=architecture.intermediate_size,
-        num_hidden_layers=architecture.num_layers,
-        num_attention_heads=architecture.num_heads,
-        num_key_value_heads=architecture.num_key_value_heads,
-        max_position_embeddings=architecture.max_position_embeddings,
         tie_word_embeddings=True,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
@@ -190,10 +198,10 @@ def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
 def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
     """The ids that end a response: the tokenizer's, the generation config's, the chat template's.
 
-    Base models are published with a chat template whose turns end otherwise than their texts.
+    The chat template of a base model may end turns otherwise than the model ends texts.
     """
-    own = generation.eos_token_id if generation else None
-    ids = [tokenizer.eos_token_id, *(own if isinstance(own, list) else [own])]
+    eos = generation.eos_token_id if generation else None
+    ids = [tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])]
     stop_ids = dict.fromkeys(i for i in (*ids, end_of_turn(tokenizer)) if i is not None)
     if not stop_ids:
         raise UserError(f"model {tokenizer.name_or_path} has no end-of-sequence token")
@@ -201,10 +209,9 @@ def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def end_of_turn(tokenizer: Any) -> int | None:
-    """The special token that the chat template puts behind an assistant's message.
+    """The special token that the chat template puts behind an assistant's message, or None.
 
-    Of ChatML, `"<|im_start|>assistant\n…<|im_end|>\n"`, the id of `<|im_end|>`. None without a
-    template, or where it puts another text there.
+    In ChatML, `"<|im_start|>assistant\n…<|im_end|>\n"`, this is the id of `<|im_end|>`.
     """
     if tokenizer.chat_template is None:
         return None
@@ -222,8 +229,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
 def named_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     """HF names and tensors, a tied matrix under each of its names.
 
-    vLLM keeps a repacked copy of a tied output projection on the CPU, which only its own name
-    renews.
+    On a CPU vLLM keeps a repacked copy of a tied output projection, which needs its own name.
     """
     return model.named_parameters(remove_duplicate=False)
 
@@ -235,31 +241,19 @@ def save_model(
     directory: Path,
     left_out: str | None = None,
 ) -> None:
-    """HF format with the tokenizer: `weights` in place of the model's own, which may be shards.
+    """HF format with the tokenizer: `weights` instead of the model's own, which may be shards.
 
     Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
     `left_out` is a buffer that HF's class does not have.
     """
-    tensors = model.state_dict(keep_vars=True)
-    tensors.pop(left_out, None)
-    first_names: dict[int, str] = {}
-    # A tied matrix has two names and must stay one tensor: transformers then writes it once.
-    twins = {name: first_names.setdefault(id(x), name) for name, x in tensors.items()}
+    tensors = {name: x for name, x in model.state_dict(keep_vars=True).items() if name != left_out}
     held = {name: x for name, x in tensors.items() if not isinstance(x, nn.Parameter)}  # buffers
+    # A tied matrix has two names and must stay one tensor: transformers then writes it once.
+    first_names = {id(x): name for name, x in reversed(tensors.items())}
     for name, weight in weights:
+        first = first_names.get(id(tensors.get(name)), name)
         if is_main():
-            twin = held.get(twins.get(name, name))
-            held[name] = weight.cpu() if twin is None else twin
+            held[name] = held[first] if first in held else weight.cpu()
     if is_main():
         model.save_pretrained(directory, state_dict=held)
         tokenizer.save_pretrained(directory)
-
-
-def disable_dropout(model: nn.Module) -> None:
-    """The behaviour policy has no dropout, so neither must the one that is updated."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name in ("attention_dropout", "activation_dropout", "dropout", "layerdrop"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)

@@ -44,6 +44,7 @@ KINDS: dict[str, dict[str, str]] = {
     "reward_form": {"any": "vineppo.recipes.reward_forms:AnyForm"},
     "scorer": {"reward_model": "vineppo.recipes.reward_scorer:RewardModelReward"},
     "fine_tuning": {"self_training": "vineppo.recipes.self_training:SelfTraining"},
+    "adapters": {"lora": "vineppo.recipes.lora:Lora"},
     "credit": {
         "vine": "vineppo.credit.vine:VineCredit",
         "gae": "vineppo.credit.gae:GaeCredit",
@@ -62,6 +63,7 @@ KINDS: dict[str, dict[str, str]] = {
         "vllm": "vineppo.engine.vllm_config:VllmConfig",
         "transformers": "vineppo.recipes.transformers_engine:TransformersConfig",
         "vllm_processes": "vineppo.recipes.engine_processes:ProcessesConfig",
+        "vllm_sharded": "vineppo.recipes.vllm_sharded:ShardedConfig",
     },
     "segmenter": {
         "lines": "vineppo.segment.kinds:LinesSegmenter",
@@ -97,6 +99,13 @@ KINDS: dict[str, dict[str, str]] = {
         "surprisal": "vineppo.recipes.cuts:Cuts",
         "uncertain": "vineppo.recipes.cuts:Cuts",
     },
+}
+
+
+# The functions that `optimization.policy_loss` names besides PPO's: module, function.
+POLICY_LOSSES = {
+    "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
+    "cispo": ("vineppo.recipes.policy_losses", "weighted_likelihood"),
 }
 
 
@@ -182,8 +191,9 @@ def load_file(path: str) -> ModuleType:
 
 
 def load_function(path: str, name: str) -> Callable[..., Any]:
-    """The function `name` of the file at `path`, for example "trains" of "mine/mask.py"."""
-    function: Callable[..., Any] | None = getattr(load_file(path), name, None)
+    """The function `name` of a file or module, for example "trains" of "mine/mask.py"."""
+    module = load_file(path) if path.endswith(".py") else _import(path)
+    function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")
     return function
@@ -239,6 +249,7 @@ BASES: dict[str, str] = {
     "reward_form": "vineppo.user_reward:RewardForm",
     "scorer": "vineppo.config.schema:ScorerConfig",
     "fine_tuning": "vineppo.config.schema:FineTuning",
+    "adapters": "vineppo.config.schema:Adapters",
     "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",

@@ -9,7 +9,6 @@ from torch import nn
 
 from vineppo.config.schema import AdamConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
-from vineppo.lora import has_adapters, merged_weights
 from vineppo.models import LoadedModel, can_pack, save_model
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TrainBatch
@@ -20,8 +19,8 @@ LossFunction = Callable[[TrainBatch, TokenScores], Summand]
 class Policy:
     """An HF model, with a value head on its backbone where `value_head` is given.
 
-    Of a model with adapters (`lora.py`) only these train; whoever asks for its weights, and HF
-    checkpoints, get them merged.
+    If the model has adapters, only these train; whoever asks for its weights, and HF checkpoints,
+    get them merged.
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class Policy:
         value_head: nn.Module | None = None,
     ) -> None:
         self.tokenizer = loaded.tokenizer
-        self.hf_model = loaded.model
+        self.hf_model, self.adapters = loaded.model, loaded.adapters
         checkpoint_activations(self.hf_model, gradient_checkpointing)
         module = TokenLogprobs(
             self.hf_model,
@@ -72,8 +71,8 @@ class Policy:
 
     def named_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Names of the HF checkpoint and tensors, one gathered from its ZeRO-3 shards at a time."""
-        if has_adapters(self.hf_model):
-            return merged_weights(self.hf_model)
+        if self.adapters is not None:
+            return self.adapters.merged_weights(self.hf_model)
         return self.deepspeed.named_weights(self.hf_model)
 
     def save_hf(self, directory: Path) -> None:

@@ -1,6 +1,7 @@
 """What a model says of every response token: log-probabilities, entropies, KL, value outputs."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,53 +11,38 @@ from torch import nn
 from vineppo.config.schema import ModelConfig, ReferenceConfig
 from vineppo.distributed import largest
 from vineppo.errors import UserError
-from vineppo.lora import has_adapters, without_adapters
 from vineppo.models import LoadedModel, can_pack, load_model
 from vineppo.types import TrainBatch
 from vineppo.vocabulary import Softmax, chunk_rows, token_statistics
 
 MIN_PROJECTED = 128  # rows
-# What the projection finds, the candidates only on request.
+# What `token_statistics` finds, in its order.
 PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT"
-CANDIDATES = "candidate_ids_BTK", "candidate_logprobs_BTK"
 
 
 @dataclass(frozen=True)
 class ForwardOptions:
-    """What a pass of the policy is to compute besides log-probabilities.
-
-    `reference`: the exact KL to it, and its log-probabilities; `has_hidden`: the hidden states;
-    `num_candidates`: so many of the likeliest tokens, in a pass without a gradient; `only_values`:
-    nothing but the value head's outputs, from hidden states without a gradient.
-    """
+    """Numbers that a pass of the policy computes besides log-probabilities."""
 
     temperature: float
-    reference: "Reference | None" = None
+    reference: "Reference | None" = None  # the exact KL to it, and its log-probabilities
     has_entropy: bool = False
     has_hidden: bool = False
-    num_candidates: int = 0
-    only_values: bool = False
+    num_candidates: int = 0  # of the likeliest tokens, in a pass without a gradient
+    only_values: bool = False  # of the value head, from hidden states without a gradient
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """What the policy says of every response token, each [B, T] and 0 elsewhere.
+    """What the policy says of every response token, each [B, T] and 0 elsewhere (nats)."""
 
-    `logprobs_BT` and `entropy_BT` (nats; 0 unless asked for) are those of the tempered policy,
-    `kl_BT` is the exact KL to the reference and `ref_logprobs_BT` its log-probabilities (nats; 0
-    without one), `value_outputs_BT` the value head's output for the state before the token, which
-    knows no temperature (0 without a head). `hidden_BTH` are the last layer's hidden states before
-    the tokens, which have no gradient, `candidate_ids_BTK` the likeliest tokens, in falling order
-    of their log-probabilities `candidate_logprobs_BTK` (None unless asked for).
-    """
-
-    logprobs_BT: torch.Tensor
-    entropy_BT: torch.Tensor
-    kl_BT: torch.Tensor
+    logprobs_BT: torch.Tensor  # of the tempered policy, like the entropy
+    entropy_BT: torch.Tensor  # 0 unless asked for
+    kl_BT: torch.Tensor  # the exact one to the reference; 0 without one
     ref_logprobs_BT: torch.Tensor
-    value_outputs_BT: torch.Tensor
-    hidden_BTH: torch.Tensor | None = None
-    candidate_ids_BTK: torch.Tensor | None = None
+    value_outputs_BT: torch.Tensor  # of the state before the token, without a temperature
+    hidden_BTH: torch.Tensor | None = None  # the last layer's before the tokens, without gradient
+    candidate_ids_BTK: torch.Tensor | None = None  # the likeliest tokens, in falling order
     candidate_logprobs_BTK: torch.Tensor | None = None
 
 
@@ -64,8 +50,8 @@ class TokenLogprobs(nn.Module):
     """log π(token t | tokens < t) and more at every response position of a batch.
 
     Only response positions pass the vocabulary projection, each once; ids that are padding of the
-    embedding matrix are outside the softmax, as they are for the engine. Where the model
-    `is_sharded` over the ranks, all of them must pass equally often.
+    embedding matrix are outside the softmax, as for the engine. If the model `is_sharded` over the
+    ranks, all of them must pass equally often.
     """
 
     def __init__(
@@ -89,13 +75,12 @@ class TokenLogprobs(nn.Module):
         """The fields of `TokenScores`: DeepSpeed's hooks know no dataclass."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not options.only_values):
             hidden_NH = hidden_before_tokens(self.model.base_model, batch)
-        if options.only_values:
-            nothing_N = torch.zeros(len(hidden_NH), device=hidden_NH.device)
-            found = [nothing_N] * len(PROJECTED)
-        else:
-            found = [*self._project(hidden_NH, batch, options)]
-        scores_N = dict(zip((*PROJECTED, *CANDIDATES), found, strict=False))
-        scores_N["value_outputs_BT"] = self._values(hidden_NH)
+        zeros_N = torch.zeros(len(hidden_NH), device=hidden_NH.device)
+        scores_N = dict.fromkeys((*PROJECTED, "value_outputs_BT"), zeros_N)
+        if not options.only_values:
+            scores_N |= self._project(hidden_NH, batch, options)
+        if self.value_head is not None:
+            scores_N["value_outputs_BT"] = self.value_head(hidden_NH).squeeze(-1).float()
         if options.has_hidden or options.num_candidates:
             scores_N["hidden_BTH"] = hidden_NH.detach()
         return {name: spread(x_N, batch) for name, x_N in scores_N.items()}
@@ -105,60 +90,51 @@ class TokenLogprobs(nn.Module):
         head: Callable[[torch.Tensor], torch.Tensor] = self.model.get_output_embeddings()
         return head(hidden_NH)
 
-    def _values(self, hidden_NH: torch.Tensor) -> torch.Tensor:
-        if self.value_head is None:
-            return torch.zeros(len(hidden_NH), device=hidden_NH.device)
-        return self.value_head(hidden_NH).squeeze(-1).float()
-
     def _project(
         self, hidden_NH: torch.Tensor, batch: TrainBatch, options: ForwardOptions
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> dict[str, torch.Tensor]:
         targets_N = batch.token_ids_BT.flatten()[batch.response_index_N]
         softmax = Softmax(self.num_token_ids, self.softcap, options.temperature)
-        reference = options.reference
-        ref_hidden_NH = None if reference is None else reference.hidden(batch)
+        ref_logits = None if options.reference is None else options.reference.logits(batch)
         chunk = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
 
-        def statistics(rows: slice) -> tuple[torch.Tensor, ...]:
-            ref_logits_NV = (
-                None
-                if reference is None or ref_hidden_NH is None
-                else reference.logits(ref_hidden_NH[rows])
-            )
+        def statistics(rows: slice) -> dict[str, torch.Tensor]:
+            ref_logits_NV = None if ref_logits is None else ref_logits(rows)
             logits_NV = self.logits(hidden_NH[rows])
             found_N = token_statistics(
                 logits_NV, targets_N[rows], softmax, options.has_entropy, ref_logits_NV
             )
-            if not options.num_candidates:
-                return found_N
-            num_candidates = min(options.num_candidates, self.num_token_ids)
-            likeliest = [softmax.log(part).topk(num_candidates) for part in logits_NV.split(chunk)]
-            values, indices = map(torch.cat, zip(*likeliest, strict=True))
-            return *found_N, indices, values
+            scores_N = dict(zip(PROJECTED, found_N, strict=True))
+            if options.num_candidates:
+                num_candidates = min(options.num_candidates, self.num_token_ids)
+                likeliest = [softmax.log(x).topk(num_candidates) for x in logits_NV.split(chunk)]
+                logprobs, ids = map(torch.cat, zip(*likeliest, strict=True))
+                scores_N |= {"candidate_ids_BTK": ids, "candidate_logprobs_BTK": logprobs}
+            return scores_N
 
         if torch.is_grad_enabled():
             return statistics(slice(None))
         # Without a gradient to come no logits need to stay. A sharded head is gathered once a
-        # chunk, for which all ranks must meet equally often. Else they must not: the reference
-        # passes when a rank's own rollouts are there, and as often as their lengths ask for.
-        # What `token_statistics` keeps in a CPU's cache may be few rows, for which all weights of
-        # the projection would be read.
+        # chunk, for which all ranks must meet equally often. Otherwise they must not: the reference
+        # passes when a rank's own rollouts are there. `MIN_PROJECTED`: for the few rows that fit in
+        # a CPU's cache, all weights of the projection would be read.
         size = max(MIN_PROJECTED, chunk)
         most = len(hidden_NH)
         if self.is_sharded:
             most = largest(most, hidden_NH.device)
         parts = [statistics(slice(i, i + size)) for i in range(0, max(1, most), size)]
-        return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 class Reference:
     """The frozen reference policy; `path` null is the starting policy.
 
-    Where only adapters train, that is the policy's own model without them, and needs no memory.
+    If only adapters train, that is the policy's own model without them, and needs no memory.
     """
 
     def __init__(self, config: ReferenceConfig, model: ModelConfig, policy: LoadedModel) -> None:
-        if config.path is None and has_adapters(policy.model):
+        self._adapters = policy.adapters if config.path is None else None
+        if self._adapters is not None:
             self._model = policy.model
         else:
             path = config.path or model.path
@@ -170,25 +146,24 @@ class Reference:
 
     @property
     def packs(self) -> bool:
-        """Whether its passes may be packed."""
+        """True if its passes may be packed."""
         return can_pack(self._model)
 
     @torch.no_grad()
     def logprobs(self, batch: TrainBatch, temperature: float) -> torch.Tensor:
         """log π_ref of every response token at the policy's temperature, [B, T]."""
-        with without_adapters(self._model):
+        with self._bare():
             return self._forward(batch, ForwardOptions(temperature))["logprobs_BT"]
 
-    @torch.no_grad()
-    def hidden(self, batch: TrainBatch) -> torch.Tensor:
-        """[N, H], for `logits`."""
-        with without_adapters(self._model):
-            return hidden_before_tokens(self._model.base_model, batch)
+    def _bare(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._adapters is None else self._adapters.without(self._model)
 
     @torch.no_grad()
-    def logits(self, hidden_NH: torch.Tensor) -> torch.Tensor:
-        """[N, V], to be read through the policy's softmax."""
-        return self._forward.logits(hidden_NH)
+    def logits(self, batch: TrainBatch) -> Callable[[slice], torch.Tensor]:
+        """Gives [N, V] of some rows at a time, to be read through the policy's softmax."""
+        with self._bare():
+            hidden_NH = hidden_before_tokens(self._model.base_model, batch)
+        return torch.no_grad()(lambda rows: self._forward.logits(hidden_NH[rows]))
 
 
 def hidden_before_tokens(backbone: Any, batch: TrainBatch) -> torch.Tensor:
@@ -211,7 +186,6 @@ def last_hidden(backbone: Any, token_ids_BT: torch.Tensor) -> torch.Tensor:
         input_ids=token_ids_BT,
         # No mask: the padding stands on the right, where no token looks. With a mask, transformers
         # would ask the device before every pass whether there is any padding.
-        attention_mask=None,
         past_key_values=NoCache() if has_attention_alone(backbone) else None,
         use_cache=False,
     ).last_hidden_state

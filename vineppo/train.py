@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,8 +10,16 @@ import torch
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
-from vineppo.distributed import gather, interruption, is_main, raise_if_any, ranks_of_replica
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.distributed import (
+    LONE,
+    RankGroup,
+    gather,
+    interruption,
+    is_main,
+    raise_if_any,
+    ranks_of_replica,
+)
+from vineppo.encoding import encode_problems
 from vineppo.experience import (
     Experience,
     add_advantages,
@@ -20,11 +29,10 @@ from vineppo.experience import (
     sample,
     sample_varied,
 )
-from vineppo.forward_passes import EntropyPass, ReferencePass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.kl import adapted_coef
-from vineppo.lora import add_adapters
 from vineppo.metrics import iteration_metrics
-from vineppo.models import LoadedModel, check_tokenizers, load_model
+from vineppo.models import LoadedModel, check_tokenizers, load_model, with_adapters
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
@@ -55,13 +63,12 @@ def open_training(
     check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-    if config.model.lora is not None:
-        add_adapters(loaded.model, config.model.lora, config.seed)
+    loaded = with_adapters(loaded, config.model.lora, config.seed)
     reference = None
     if config.reference.kl_estimator is not None:
         reference = Reference(config.reference, config.model, loaded)
     scorer = config.reward_model.start(config, loaded) if config.reward_model else None
-    train_P = encode_train_problems(config, loaded, task.train_P)
+    train_P = encode_problems(config, loaded, task.train_P, config.task.too_long)
     check_num_prompts(config, len(train_P))  # those too long for the model may be left out
     start_models = load_models(config, loaded, train_P)
     test_P = encode_problems(config, loaded, task.test_P)
@@ -113,8 +120,9 @@ def run_iterations(
     """The algorithm."""
     policy, predictors = session.models.policy, session.models.predictors
     sampler, progress = session.sampler, session.progress
-    reference_pass = build_reference_pass(config, reference, policy.device)
-    entropy_pass = build_entropy_pass(config, policy, sampler.engine.ranks_a_replica)
+    ranks = ranks_of_replica(sampler.engine.ranks_a_replica)
+    reference_pass = build_reference_pass(config, reference, policy.device, ranks)
+    entropy_pass = build_entropy_pass(config, policy, ranks)
     num_prompts, max_redraws = config.rollouts.num_prompts, config.optimization.max_redraws
     for iteration in session.iterations():
         kl_coef = session.state.kl_coef
@@ -161,24 +169,26 @@ def run_iterations(
 
 
 def build_reference_pass(
-    config: TrainConfig, reference: Reference | None, device: torch.device
-) -> ReferencePass | None:
+    config: TrainConfig,
+    reference: Reference | None,
+    device: torch.device,
+    ranks: RankGroup = LONE,
+) -> RolloutPass | None:
     """None without a reference, or where the policy's pass asks it anyway, for the exact KL."""
     if reference is None or config.reference.kl_estimator == "full":
         return None
-    size = config.optimization.logprobs_micro_batch_size
-    return ReferencePass(reference, config.sampling.temperature, size, device)
+    forward = partial(reference.logprobs, temperature=config.sampling.temperature)
+    size, packs = config.optimization.logprobs_micro_batch_size, reference.packs
+    return RolloutPass("ref_logprobs", forward, size, device, ranks, packs, beside=True)
 
 
-def build_entropy_pass(
-    config: TrainConfig, policy: Policy, ranks_a_replica: int
-) -> EntropyPass | None:
-    """None where neither steps nor cuts read entropies; all ranks must call it at once."""
+def build_entropy_pass(config: TrainConfig, policy: Policy, ranks: RankGroup) -> RolloutPass | None:
+    """None where neither steps nor cuts read entropies."""
     if not config.reads_entropies:
         return None
-    size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
-    ranks = ranks_of_replica(ranks_a_replica)
-    return EntropyPass(policy.scores, temperature, size, policy.device, ranks)
+    size = config.optimization.logprobs_micro_batch_size
+    forward = entropies(policy.scores, config.sampling.temperature)
+    return RolloutPass("entropies", forward, size, policy.device, ranks)
 
 
 def next_kl_coef(

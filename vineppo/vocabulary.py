@@ -1,4 +1,4 @@
-"""From logits to what is needed of them, a chunk of rows at a time, with a gradient of its own.
+"""Statistics of logits, a chunk of rows at a time, with a hand-written gradient.
 
 Autograd would keep several float32 copies of [N, V] logits, or project the hidden states twice.
 Here the logits are kept once, as the projection gave them, and become their own gradient.
@@ -11,8 +11,7 @@ import torch
 
 from vineppo.kl import full
 
-# Rows × vocabulary of one chunk of float32 temporaries: what a CPU's caches hold, and what keeps a
-# GPU busy.
+# Rows × vocabulary of a chunk of float32 numbers: a CPU's caches hold it, it keeps a GPU busy.
 CHUNK_LOGITS = {"cpu": 2**20, "cuda": 2**26}
 
 # Stands for log 0 where p log p is taken: its exponential is 0, and 0 times it is 0, not NaN.
@@ -56,9 +55,9 @@ def token_statistics(
     """log p(target), H(p), KL(p ‖ q) and log q(target) of every row, each [N], in nats.
 
     p is the softmax of `logits_NV` and q that of `ref_logits_NV`; without those KL and log q are 0,
-    and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`,
-    whose memory `backward` overwrites: nothing else may read them. With p = (1/2, 1/4, 1/4) and
-    target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
+    and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`.
+    `backward` overwrites the logits' memory: nothing else may read them. With p = (1/2, 1/4, 1/4)
+    and target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
     nothing, and its gradient is 0.
 
         ∂ log p(y)/∂z = 1[y] − p,   ∂H/∂z = −p (log p + H),   ∂KL/∂z = p (log p − log q − KL)

@@ -1,4 +1,4 @@
-"""What the notebooks share: paths from the repository on, and figures to show under a cell.
+"""Shared by the notebooks: paths from the repository on, and figures to show under a cell.
 
 They read the tables of experiments and need neither torch nor vLLM. `jupyter execute --inplace
 analysis/notebooks/*.ipynb` runs them anew.
@@ -21,8 +21,5 @@ def drawn(draw: Callable[..., list[Path]], *arguments: Any) -> list[Image]:
     """The figures that `draw(*arguments, path)` writes, in their size."""
     with TemporaryDirectory() as folder:
         pngs = [path.read_bytes() for path in draw(*arguments, Path(folder) / "figure")]
-    return [Image(png, width=_dots(png) * SCREEN // DOTS_PER_IN) for png in pngs]
-
-
-def _dots(png: bytes) -> int:
-    return int.from_bytes(png[16:20], "big")
+    widths = [int.from_bytes(png[16:20], "big") * SCREEN // DOTS_PER_IN for png in pngs]
+    return [Image(png, width=width) for png, width in zip(pngs, widths, strict=True)]

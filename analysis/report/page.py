@@ -1,8 +1,4 @@
-"""The page: its options, its sections, and how it stays closed to everything but itself.
-
-What other analyses came to on the runs is looked for as files, so that a page needs neither their
-code nor their samples again.
-"""
+"""The page: its options, its sections, and how it stays closed to everything but itself."""
 
 import argparse
 import base64
@@ -14,7 +10,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
-from analysis import ANALYSES, options
+from analysis import options
 from analysis.frames import (
     Run,
     check_same_evaluation,
@@ -23,12 +19,9 @@ from analysis.frames import (
     read_run,
 )
 from analysis.report import curves as drawn
-from analysis.report.curves import image, paragraph
 from analysis.report.rollouts import Data, Extent, viewer_data
-from analysis.tables import UNKNOWN
 from analysis.truth import truth_tables
-from vineppo.errors import UserError
-from vineppo.run_dir.files import named_errors, write_atomic
+from vineppo.run_dir.files import write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")
@@ -49,31 +42,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         responses=(8, "Show so many responses of a problem."),
     )
     options.add_truth(parser)
-    parser.add_argument(
-        "--with",
-        dest="others",
-        nargs="+",
-        action="extend",
-        default=[],
-        type=Path,
-        metavar="DIR",
-        help="Show the figures of other analyses in these folders too.",
-    )
 
 
 def run(
-    paths: list[Path],
-    out: Path,
-    iterations: str,
-    truth: list[Path],
-    others: list[Path],
-    **shown: int,
+    paths: list[Path], out: Path, iterations: str, truth: list[Path], **shown: int
 ) -> list[str]:
     """Writes report.html; returns a line a run and the path of the page."""
     options.check_least(shown, problems=1, responses=1)
-    for folder in others:
-        if not folder.is_dir():
-            raise UserError(f"--with {folder} is no directory")
     tables = truth_tables(paths, truth, out)
     runs = [read_run(path) for path in paths]
     check_same_problems(runs)
@@ -83,28 +58,22 @@ def run(
     data = viewer_data(
         runs, names, Extent(iterations, shown["problems"], shown["responses"]), tables
     )
-    contents = {name: other_html(name, [out, *others], paths) for name in ANALYSES}
     sections = [
         ("results", "Results", drawn.results_table(runs, names, curves)),
         ("accuracy", "Accuracy on the test problems", drawn.accuracy_image(names, curves)),
         ("training", "Training", drawn.metrics_image(runs, names, [*drawn.TRAINING])),
         ("critic", "Critic health", drawn.metrics_image(runs, names, [*drawn.CRITIC])),
-        ("costs", "Costs: time and tokens", drawn.costs_table(runs)),
-        *((name, name.replace("-", " ").capitalize(), html) for name, html in contents.items()),
         ("rollouts", "Rollouts", _viewer(data)),
         ("environment", "Environment", "".join(map(_environment, runs, names))),
     ]
     title = "Runs: " + ", ".join(dict.fromkeys(run.name for run in runs))
     shown_sections = [section for section in sections if section[2]]
     write_atomic(out / "report.html", page(title, shown_sections).encode())
-    ends = [curve["pass@1"].iloc[[0, -1]] for curve in curves]
-    return [
-        *(
-            f"RUN {path} pass@1 {start:.3f} -> {end:.3f}"
-            for path, (start, end) in zip(paths, ends, strict=True)
-        ),
-        f"REPORT {out / 'report.html'}",
-    ]
+    lines = []
+    for path, curve in zip(paths, curves, strict=True):
+        start, end = curve["pass@1"].iloc[[0, -1]]
+        lines.append(f"RUN {path} pass@1 {start:.3f} -> {end:.3f}")
+    return [*lines, f"REPORT {out / 'report.html'}"]
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
@@ -124,10 +93,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
     """
     script = f'"use strict";(() => {{\n{"".join(map(_asset, SCRIPTS))}}})();\n'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    links = "".join(
-        f'<a href="#{name}">{escape(heading.partition(":")[0])}</a>'
-        for name, heading, _ in sections
-    )
+    links = "".join(f'<a href="#{name}">{escape(heading)}</a>' for name, heading, _ in sections)
     body = "".join(
         f'<section id="{name}"><h2>{escape(heading)}</h2>{content}</section>'
         for name, heading, content in sections
@@ -140,24 +106,6 @@ def page(title: str, sections: Sequence[Section]) -> str:
         body=body,
         script=script,
     )
-
-
-def other_html(name: str, folders: Sequence[Path], run_paths: Sequence[Path]) -> str:
-    """The figures of another analysis from every folder that holds some."""
-    stem = name.replace("-", "_")
-    places = dict.fromkeys(folders, f"{stem}*.png")
-    places |= {folder / name: "*.png" for folder in folders}
-    places |= {path / "analysis" / name: "*.png" for path in run_paths}
-    content, seen = "", set()
-    for folder, pattern in places.items():
-        drawn = [path for path in sorted(folder.glob(pattern)) if path.resolve() not in seen]
-        seen |= {path.resolve() for path in drawn}
-        if drawn:
-            content += f"<p class=source>{escape(str(folder))}</p>"
-        for path in drawn:
-            with named_errors("read", path):
-                content += image(path.read_bytes(), path.stem.replace("_", " "))
-    return paragraph(ANALYSES[name]) + content if content else ""
 
 
 def script_json(data: Data) -> str:
@@ -174,20 +122,8 @@ def _viewer(data: Data) -> str:
 
 
 def _environment(run: Run, name: str) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(key)}</td><td><pre>{escape(_plain(value))}</pre></td></tr>"
-        for key, value in run.environment.items()
-    )
-    return f"<h3>{escape(name)}</h3><table>{rows}</table>"
-
-
-def _plain(value: object) -> str:
-    """Tables as lines of `key: value`, lists of words as a line, the rest as JSON."""
-    if isinstance(value, dict):
-        return "\n".join(f"{key}: {_plain(inner)}" for key, inner in value.items())
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return " ".join(value) or UNKNOWN
-    return value if isinstance(value, str) else json.dumps(value)
+    text = json.dumps(run.environment, indent=1, ensure_ascii=False)
+    return f"<h3>{escape(name)}</h3><pre>{escape(text)}</pre>"
 
 
 def _asset(name: str) -> str:

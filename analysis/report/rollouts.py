@@ -1,15 +1,14 @@
-"""What the rollout viewer shows of the runs, as plain data for the page's script.
+"""Data of the rollout viewer, as plain tables for the page's script.
 
     {"runs": [{"name", "path", "tables": [
         {"iteration", "scale", "low", "high", "num_problems", "problems": [
-            {"id", "prompt", "answer", "rewards", "responses": [
+            {"id", "prompt", "rewards", "responses": [
                 {"index", "reward", "is_cut", "text", "steps": [
                     {"text", "advantage", "returns", "critic", "truth"}]}]}]}]}]}
 
 A step has only what is known of it and of the state before it.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from analysis.frames import Run, choose_iterations
 from analysis.rollout_files import ADVANTAGES, find_tokenizer, read_rollouts, values_by_state
 from analysis.stats.errors import jeffreys_interval
 from analysis.truth import Prefix, TruthState, truths_of_iteration
-from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 
 COLUMNS = ("prompt_ids", "text", "finish_reason", ADVANTAGES)
@@ -32,7 +30,6 @@ LEVEL = 0.95
 
 Row = dict[str, Any]
 Data = dict[str, Any]
-Answers = dict[str, tuple[str, str]]  # question and right answer by problem
 
 
 @dataclass(frozen=True)
@@ -46,12 +43,11 @@ class Extent:
 
 @dataclass(frozen=True)
 class Source:
-    """What is known of the rollouts of one iteration, beside their table."""
+    """Values, truths and tokenizer of the rollouts of one iteration."""
 
     values: dict[tuple[str, int, int], Row]
     truths: dict[Prefix, TruthState]
     backend: Tokenizer | None
-    answers: Answers
 
 
 def viewer_data(
@@ -61,40 +57,14 @@ def viewer_data(
     truths: Mapping[Path, dict[int, Path]],
 ) -> Data:
     """`truths` are each run's ground-truth tables by checkpoint (`truth.truth_tables`)."""
-    tasks = [json.dumps(run.config.get("task") or {}, sort_keys=True) for run in runs]
-    answers = {task: right_answers(task) for task in set(tasks)}  # a shared task is read once
     shown = [
-        {
-            "name": name,
-            "path": str(run.path),
-            "tables": _tables(run, extent, truths[run.path], answers[task]),
-        }
-        for run, name, task in zip(runs, names, tasks, strict=True)
+        {"name": name, "path": str(run.path), "tables": _tables(run, extent, truths[run.path])}
+        for run, name in zip(runs, names, strict=True)
     ]
     return {"runs": shown}
 
 
-def right_answers(task: str) -> Answers:
-    """The train problems of a config's task, which no table holds; none where it is not to be had.
-
-    A generated task and local files are read; nothing is fetched for a page. The paths are relative
-    to where the run was started.
-    """
-    settings = json.loads(task)
-    if settings.get("kind") != "arithmetic" and not settings.get("train_path"):
-        return {}
-    # Reading the tables needs none of these, which take seconds.
-    from vineppo.plugins import Plugin
-    from vineppo.tasks import load_split
-
-    try:
-        train_P = load_split(Plugin("task").parse(settings), "train")
-    except (UserError, ValueError):  # another version's config, or files that have moved
-        return {}
-    return {problem.id: (problem.question, problem.answer) for problem in train_P}
-
-
-def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers) -> list[Data]:
+def _tables(run: Run, extent: Extent, truths: dict[int, Path]) -> list[Data]:
     saved = RunDir(run.path).iterations("rollouts")
     missing = f"{run.path} has no rollouts"
     wanted = choose_iterations(saved, extent.iterations, "--iterations", missing) if saved else []
@@ -104,7 +74,7 @@ def _tables(run: Run, extent: Extent, truths: dict[int, Path], answers: Answers)
         rows = read_rollouts(run.path, iteration, COLUMNS)
         values = values_by_state(run.path, iteration)
         states = truths_of_iteration(truths, iteration, rows)
-        source = Source(values, states, backend, answers)
+        source = Source(values, states, backend)
         tables.append({"iteration": iteration} | _table(rows, source, extent))
     return tables
 
@@ -136,13 +106,9 @@ def _problem(rows: Sequence[Row], source: Source, num_responses: int) -> Data:
     problem_id, prompt = rows[0]["problem_id"], None
     if source.backend is not None:
         prompt = source.backend.decode(rows[0]["prompt_ids"], skip_special_tokens=False)
-    question, answer = source.answers.get(problem_id, ("", ""))
-    # The files of a task may have changed since; the question tells whether it is the same problem.
-    is_same = bool(question) and prompt is not None and question in prompt
     return {
         "id": problem_id,
         "prompt": prompt,
-        "answer": answer if is_same else None,
         "rewards": [row["reward"] for row in rows],
         "responses": [_response(row, source) for row in rows[:num_responses]],
     }

@@ -1,5 +1,1 @@
-"""What the analyses sample and compute with a run's policies and critics.
-
-Only this package needs torch and vllm (but for `journal.py`); import it within the function that
-samples.
-"""
+"""Sampling and passes with a run's policies. It needs torch; import it where something samples."""

@@ -5,11 +5,11 @@ taken in the order of the proposals, whichever finished first, so that they are 
 policy; what they are depends on the state, the policy and the seed alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from analysis.sampling.continuations import StateRequest, sample_continuations
+from analysis.sampling.continuations import sample_continuations
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
 from analysis.sampling.returns import (
@@ -30,7 +30,6 @@ from vineppo.segment.token_texts import token_texts
 from vineppo.types import Rollout, StepSpan
 
 STREAM = "action-ranking"  # no random number of another analysis comes again
-ROUND = 16  # proposals at once; a state asks for more only while it lacks alternatives
 
 
 @dataclass(frozen=True)
@@ -55,20 +54,17 @@ def ranking_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The rows of a table of alternatives and what follows them, and what sampling them cost."""
+    cuts = f"{checkpoint.run_path}: action-ranking cuts"
     if checkpoint.config.reads_entropies:
         raise UserError(
-            f"{checkpoint.run_path}: action-ranking cuts while it samples, without the entropies "
-            "that its steps or cuts need"
+            f"{cuts} while it samples, without the entropies that its steps or cuts need"
         )
     if checkpoint.config.task.environment is not None:
-        raise UserError(
-            f"{checkpoint.run_path}: action-ranking cuts single responses, and those of "
-            "task.environment have several turns"
-        )
+        raise UserError(f"{cuts} single responses, and task.environment has several turns")
     segmenter = checkpoint.config.credit.segmenter
     iteration, rollouts, states = states_of(policies, checkpoint)
     sampler, tokenizer = policies.sampler, policies.sampler.tokenizer
-    proposed, proposals_cost = propose(sampler, checkpoint, states, segmenter, journal)
+    proposed, proposals_cost = propose(sampler, checkpoint, states, segmenter)
     chosen = {
         f"{place} {index}": (states[place], alternative)
         for place, alternatives in enumerate(proposed)
@@ -110,69 +106,25 @@ def propose(
     checkpoint: Checkpoint,
     states: Sequence[RolloutState],
     segmenter: Segmenter,
-    journal: Journal,
 ) -> tuple[list[list[Alternative]], dict[str, float]]:
-    """The first distinct next steps at every state."""
-    proposed = {
-        line["state"]: [
-            Alternative(
-                **entry | {name: tuple(entry[name]) for name in ("step_ids", "step_logprobs")}
-            )
-            for entry in line["alternatives"]
-        ]
-        for line in journal.lines
-        if "alternatives" in line
-    }
+    """The first distinct next steps at every state, `num_alternatives` of them or fewer.
+
+    The log-probabilities of the rollout's tokens are for segmenters that cut by them. Raises
+    `UserError` for a return that is neither 0 nor 1.
+    """
     number, limit = (checkpoint.settings[f"num_{what}"] for what in ("proposals", "alternatives"))
     stream = (checkpoint.iteration, STREAM, "proposals")
     requests = [
-        request_of(state.after(), number, stream, place)
-        for place, state in enumerate(states)
-        if place not in proposed
+        request_of(state.after(), number, stream, place) for place, state in enumerate(states)
     ]
-    logprobs = {place: state.rollout.logprobs_T for place, state in enumerate(states)}
-    title = f"{checkpoint.title}, next steps"
-    with Meter(title, len(states), len(proposed), sampler.engine) as meter:
-        for request, alternatives in sample_alternatives(
-            sampler, segmenter, requests, limit, meter, logprobs
-        ):
-            proposed[request.tag] = alternatives
-            listed = [asdict(alternative) for alternative in alternatives]
-            journal.append({"state": request.tag, "alternatives": listed})
+    proposed: dict[int, list[Alternative]] = {}
+    with Meter(f"{checkpoint.title}, next steps", len(states), 0, sampler.engine) as meter:
+        for request, proposals in sample_continuations(sampler, requests, meter.tick, True):
+            logprobs_T = states[request.tag].rollout.logprobs_T
+            found = _distinct(sampler, segmenter, request.state, proposals, logprobs_T)
+            proposed[request.tag] = found[:limit]
             meter.advance()
         return [proposed[place] for place in range(len(states))], meter.cost
-
-
-def sample_alternatives(
-    sampler: Sampler,
-    segmenter: Segmenter,
-    requests: Sequence[StateRequest],
-    num_alternatives: int,
-    meter: Meter,
-    logprobs: Mapping[Any, Sequence[float]],
-) -> Iterator[tuple[StateRequest, list[Alternative]]]:
-    """Each request with its first `num_alternatives` distinct next steps, or fewer.
-
-    `num_samples` of a request is the most proposals that are made for them. The log-probabilities
-    of the states' tokens, by tag, are for segmenters that cut by them; those of later tokens are
-    not looked at. Raises `UserError` for a return that is neither 0 nor 1.
-    """
-    made: dict[Any, list[Continuation]] = {request.tag: [] for request in requests}
-    whole = {request.tag: request for request in requests}
-    waiting = [_next_round(request, 0) for request in requests]
-    while waiting:
-        again = []
-        for request, continuations in sample_continuations(sampler, waiting, meter.tick, True):
-            asked, proposals = whole[request.tag], made[request.tag]
-            proposals += continuations
-            alternatives = _distinct(
-                sampler, segmenter, request.state, proposals, logprobs[request.tag]
-            )[:num_alternatives]
-            if len(alternatives) < num_alternatives and len(proposals) < asked.num_samples:
-                again.append(_next_round(asked, len(proposals)))
-            else:
-                yield asked, alternatives
-        waiting = again
 
 
 def next_step_length(
@@ -235,10 +187,6 @@ def branch(state: RolloutState, alternative: Alternative, tokenizer: Any) -> Rol
             StepSpan(ends, ends + 1),
         ),
     )
-
-
-def _next_round(request: StateRequest, first: int) -> StateRequest:
-    return replace(request, first=first, num_samples=min(ROUND, request.num_samples - first))
 
 
 def _distinct(

@@ -1,33 +1,20 @@
-"""Every estimator's advantages for the same rollouts, by the project's own credit code."""
+"""The estimators of `analysis.estimators` on a run's rollouts, by the project's own credit code."""
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean
-from typing import Any, Literal
 
+from analysis.estimators import BASELINE, form_of
 from vineppo.config.schema import States, TrainConfig
 from vineppo.credit import Credit, token_advantages
-from vineppo.credit.gae import GaeCredit
-from vineppo.credit.groups import GrpoCredit, ReinforcePlusPlusCredit, RemaxCredit, RlooCredit
 from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
-from vineppo.recipes.cuts import CoinCuts, Cuts, ExpectedCuts
-from vineppo.recipes.doubly_robust import DoublyRobustCredit
-from vineppo.recipes.joined import JoinedCredit
-from vineppo.recipes.martingale import MartingaleCredit
-from vineppo.recipes.tree import TreeCredit
+from vineppo.plugins import Plugin
 from vineppo.seeds import derive_seed
 from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
 from vineppo.values import feeding_predictor
 from vineppo.values.sampled import NO_VALUE
-
-VINE, ROBUST, JOINED = "vine_", "doubly_robust_", "joined"
-# vine_K, cuts_M_K, …: a form, its numbers, whether the own return joins them.
-OF_DRAWS = re.compile(r"(.+?)((?:_[1-9]\d*){1,2})(_own)?")
-# tree_T_B_C…: tokens a level and branching, of the unbiased tree; or as the paper trains it.
-TREE = re.compile(r"tree_([1-9]\d*)((?:_\d+)+)(_paper)?")
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,7 @@ class Estimator:
         ]
 
     def tokens_of(self, rollout: Rollout) -> float:
-        """What was sampled for the values of a rollout's states, or their share of it."""
+        """Tokens sampled for the values of a rollout's states, or their share of it."""
         if self.of_draws:
             taken_S = zip(
                 self.drawn(rollout), rollout.returns_S[returns_name(rollout)], strict=True
@@ -71,8 +58,8 @@ class Estimator:
                 taken.num_tokens * len(taken.returns_K) / len(state.returns_K)
                 for taken, state in taken_S
             )
-        own = MONTE_CARLO if self.credit.monte_carlo else None
-        name = self.returns_of or self.values_from or own
+        sampled = MONTE_CARLO if self.credit.monte_carlo else None
+        name = self.returns_of or self.values_from or sampled
         if name in rollout.returns_S:
             return sum(value.num_tokens for value in rollout.returns_S[name])
         return sum(rollout.steps_S.get(f"tokens/{name}", ()))
@@ -85,33 +72,30 @@ def choose_estimators(
 
     rloo comes first, by which the others are measured: unbiased, and made of the rollouts alone.
     Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
-    of all continuations at hand. Trees are others' rollouts, which have to be sampled. Raises
-    `UserError` for a name that is unknown, or whose values or greedy responses the rollouts lack.
+    of all continuations at hand. Trees have to be sampled. Raises `UserError` for a name that is
+    unknown, or whose values or greedy responses the rollouts lack.
     """
-    known = _without_draws(config)
-    possible = {
-        name: estimator
-        for name, estimator in known.items()
-        if is_possible(estimator, rollouts, can_sample)
-    }
+    usual = [BASELINE, "grpo", "reinforce_plus_plus", "remax", "gae"]
+    for name, table in config.values.predictors.items():
+        usual += [f"vine_{name}"] * (name not in config.continuations)
+        usual += [f"martingale_{name}"] * table.predictor.is_martingale
+    found = [estimator_named(config, rollouts, name) for name in usual]
+    known = {one.name: one for one in [*found, _own_estimator(config)] if one is not None}
+    possible = {name: one for name, one in known.items() if is_possible(one, rollouts, can_sample)}
     most = _num_draws(rollouts)
-    num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
     if wanted == "all":
-        smaller = takewhile(lambda k: k < most, (3**i for i in range(20)))
-        numbers = [*smaller, most] if most else []
-        return [
-            *possible.values(),
-            *filter(None, (_named(config, f"{VINE}{k}", num_boundaries) for k in numbers)),
-        ]
+        numbers = [*takewhile(lambda k: k < most, (3**i for i in range(20))), most]
+        vines = (estimator_named(config, rollouts, f"vine_{k}") for k in numbers if k)
+        return [*possible.values(), *filter(None, vines)]
     chosen = {}
     for name in wanted.split(","):
-        estimator = possible.get(name) or _named(config, name, num_boundaries)
+        estimator = possible.get(name) or estimator_named(config, rollouts, name)
         if (
             estimator is None
             or not is_possible(estimator, rollouts, can_sample)
             or num_asked(estimator) > most
         ):
-            held = [*possible, *([f"{VINE}1 to {VINE}{most}"] * (most > 0))]
+            held = [*possible, *([f"vine_1 to vine_{most}"] * (most > 0))]
             raise UserError(
                 f"--estimators: {name} is not one of {', '.join(held)}, which this run's rollouts "
                 "allow (vine needs values or --continuations, gae a critic, remax and trees "
@@ -125,8 +109,25 @@ def estimator_named(
     config: TrainConfig, rollouts: Sequence[Rollout], name: str
 ) -> Estimator | None:
     """The estimator of a name, whether or not the rollouts allow it; None of an unknown one."""
-    num_boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
-    return _without_draws(config).get(name) or _named(config, name, num_boundaries)
+    own = _own_estimator(config)
+    if own is not None and own.name == name:
+        return own
+    form, brackets = form_of(name)
+    if form.credit is None:
+        return None
+    boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
+    table = form.credit(boundaries, *brackets) | {"segmenter": {"kind": "lines"}}
+    credit = replace(Plugin("credit").parse(table), segmenter=config.credit.segmenter)
+    values = form.values and form.values.format(*brackets)
+    if form.samples == "continuations":
+        return Estimator(name, credit, values, of_draws=True)
+    if values in config.values.predictors:
+        taken = config.values.predictors[values]
+        if credit.reads_differences and not taken.predictor.is_martingale:
+            return None
+        return Estimator(name, credit, values, taken.returns_of)
+    learned_from = config.critic.returns_of if config.critic and values == CRITIC else None
+    return Estimator(name, credit, values, learned_from)
 
 
 def scaled(estimator: Estimator, rollouts: Sequence[Rollout]) -> Estimator:
@@ -150,7 +151,7 @@ def num_asked(estimator: Estimator) -> int:
 def is_possible(
     estimator: Estimator, rollouts: Sequence[Rollout], can_sample: bool = False
 ) -> bool:
-    """Whether the rollouts have what the estimator looks at."""
+    """True where the rollouts have what the estimator looks at."""
     credit, first = estimator.credit, rollouts[0]
     if credit.shares_tokens:
         return can_sample
@@ -212,107 +213,16 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
     )
 
 
-def _without_draws(config: TrainConfig) -> dict[str, Estimator]:
-    """What stands in every comparison, each further predictor's, and the run's own."""
-    segmenter = config.credit.segmenter
-    learned_from = config.critic.returns_of if config.critic else None
-    estimators = [
-        Estimator("rloo", RlooCredit("rloo", segmenter)),
-        Estimator("grpo", GrpoCredit("grpo", segmenter, normalize_std=True)),
-        Estimator(
-            "reinforce_plus_plus",
-            ReinforcePlusPlusCredit("reinforce_plus_plus", segmenter, gamma=1.0),
-        ),
-        Estimator("remax", RemaxCredit("remax", segmenter)),
-        Estimator("gae", _baseline(config, "token"), CRITIC, learned_from),
-    ]
-    for name, table in config.values.predictors.items():
-        if name not in config.continuations:
-            vine = VineCredit("vine", segmenter, 0, "share", None, False)
-            estimators.append(Estimator(f"{VINE}{name}", vine, name, table.returns_of))
-        if table.predictor.is_martingale:
-            credit = MartingaleCredit("martingale", segmenter)
-            estimators.append(Estimator(f"martingale_{name}", credit, name))
-    own, feeding = config.credit, feeding_predictor(config)
-    is_plain = isinstance(own, VineCredit) and own.states is None and not own.own_return
-    if not (is_plain and feeding == MONTE_CARLO):  # that is vine_K
-        is_usual = config.values.credit in (None, own.fed_by) and own.kind != "martingale"
-        kind = own.kind.rpartition(":")[2]
-        name = kind if is_usual else f"{kind}_{feeding}"
-        taken = config.values.predictors.get(feeding or "")
-        returns_of = taken.returns_of if taken else None
-        if own.kind == "doubly_robust":  # whatever its values are
-            returns_of = MONTE_CARLO
-        estimators.append(Estimator(name, own, feeding, returns_of))
-    return {estimator.name: estimator for estimator in estimators}
-
-
-def _named(config: TrainConfig, name: str, num_boundaries: float) -> Estimator | None:
-    """What "all" does not hold: an estimator of draws, or "gae_NAME" = R − V̂ of a predictor.
-
-    `num_boundaries` between the steps of a rollout, on average.
-    """
-    predictor = name.removeprefix("gae_")
-    if predictor != name and predictor in config.values.predictors:
-        table = config.values.predictors[predictor]
-        return Estimator(name, _baseline(config, "step"), predictor, table.returns_of)
-    if found := TREE.fullmatch(name):
-        return _tree(config, found)
-    found = OF_DRAWS.fullmatch(name)
-    if found is None:
+def _own_estimator(config: TrainConfig) -> Estimator | None:
+    """The run's own; None of plain VinePPO, which is vine_K."""
+    credit, feeding = config.credit, feeding_predictor(config)
+    is_plain = isinstance(credit, VineCredit) and credit.states is None and not credit.own_return
+    if is_plain and feeding == MONTE_CARLO:
         return None
-    segmenter, own_return = config.credit.segmenter, found[3] is not None
-    *of_states, number = map(int, found[2].split("_")[1:])
-    states: States | None = None
-    match found[1], of_states:
-        case "vine", []:
-            pass
-        case "cuts", [cuts]:
-            states = Cuts("random", cuts)
-        case "uncertain", [cuts]:
-            states = Cuts("uncertain", cuts)
-        case "surprisal", [cuts]:
-            states = Cuts("surprisal", cuts)
-        case "coin", [one_in]:
-            states = CoinCuts("coin", 1 / one_in)
-        case "expected" | "entropy" as form, [cuts]:
-            by: Literal["probability", "entropy"] = "probability" if form == "expected" else form
-            states = ExpectedCuts("expected", by, min(1.0, cuts / num_boundaries), 0.0)
-        case form, [cuts] if form.startswith(JOINED) and not own_return:
-            states = ExpectedCuts("expected", "probability", min(1.0, cuts / num_boundaries), 0.0)
-            joined = JoinedCredit("joined", segmenter, number, "share", states)
-            martingale = form.removeprefix(JOINED).removeprefix("_") or MONTE_CARLO
-            return Estimator(name, joined, martingale, of_draws=True)
-        case form, [one_in] if form.startswith(ROBUST) and not own_return:
-            robust = DoublyRobustCredit("doubly_robust", segmenter, number, 1 / one_in)
-            return Estimator(name, robust, form.removeprefix(ROBUST), of_draws=True)
-        case _:
-            return None
-    vine = VineCredit("vine", segmenter, number, "share", states, own_return)
-    return Estimator(name, vine, MONTE_CARLO, of_draws=True)
-
-
-def _tree(config: TrainConfig, found: re.Match[str]) -> Estimator | None:
-    branching = tuple(map(int, found[2].split("_")[1:]))
-    if min(branching) < 2:
-        return None
-    forms: tuple[tuple[Any, Any], ...] = (("others", "by_leaves"), ("mean", "once"))
-    baseline, train_shared = forms[found[3] is not None]
-    credit = TreeCredit(
-        "tree", config.credit.segmenter, branching, int(found[1]), baseline, False, train_shared
-    )
-    return Estimator(found[0], credit)
-
-
-def _baseline(config: TrainConfig, level: Literal["token", "step"]) -> GaeCredit:
-    """A_t = R − V(s_t): λ = γ = 1, as in the VinePPO paper's PPO."""
-    return GaeCredit(
-        kind="gae",
-        segmenter=config.credit.segmenter,
-        gamma=1.0,
-        policy_lambda=1.0,
-        length_adaptive_alpha=None,
-        critic_lambda=1.0,
-        level=level,
-        bootstrap_truncated=False,
-    )
+    is_usual = config.values.credit in (None, credit.fed_by) and credit.kind != "martingale"
+    kind = credit.kind.rpartition(":")[2]
+    taken = config.values.predictors.get(feeding or "")
+    returns_of = taken.returns_of if taken else None
+    if credit.kind == "doubly_robust":  # whatever its values are
+        returns_of = MONTE_CARLO
+    return Estimator(kind if is_usual else f"{kind}_{feeding}", credit, feeding, returns_of)

@@ -1,4 +1,4 @@
-"""What a run's saved rollouts say of the noise and the price of every estimator, by rollout.
+"""The noise and the price of every estimator by a run's saved rollouts.
 
 Where the values of states are known, continuations of every state are tossed from them, or drawn
 from the saved ones, and the project's own credit code makes advantages of them. A rollout's
@@ -9,12 +9,13 @@ orthogonal; m_t is the squared length of the gradient of a token's log-probabili
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count, pairwise, product
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from analysis.estimators import BOUND
 from analysis.sampling.estimators import (
     Estimator,
     advantages_of,
@@ -35,17 +36,14 @@ from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.run_dir import RunDir
 from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue
 
-FITTED, SAMPLED, EXACT, SAVED = "fitted martingale", "continuations", "exact", "saved martingale"
+FITTED, SAMPLED, EXACT = "fitted martingale", "continuations", "exact"
 NUM_TOSSES = 4
-DECISIVE = 0.1  # the change of value from which on a step decides
-BOUND = "exact"  # exact values, which no run can buy
 
 
 @dataclass(frozen=True)
 class Evidence:
     """N rollouts. `terms` are summed over them: "length", "noise/NAME" and "tokens/NAME" of every
-    estimator; where values tell, "steps" with "decisive" of them, and of a martingale what it has
-    "left" of the outcomes' "variance" within problems.
+    estimator.
 
     `cost_ratios` are the price of learning from a token, in sampled tokens, by estimator.
     """
@@ -100,9 +98,10 @@ def read_evidence(
     num_steps: int,
     checkpoint: int | None = None,
 ) -> Evidence:
-    """Of the last `num_iterations` that are saved, up to the checkpoint, and of as many problems as
-    have `num_steps` steps; a martingale is fitted to `fit_iterations` of them, or more. Raises
-    `UserError` where they tell nothing."""
+    """The evidence of the last `num_iterations` saved, up to the checkpoint.
+
+    It takes problems of `num_steps` steps together; a martingale is fitted to `fit_iterations`.
+    """
     config, run = train_config(run_path), RunDir(run_path)
     policies = policy_paths(run_path, config.model.path)
     last = max(policies) if checkpoint is None else checkpoint
@@ -148,7 +147,7 @@ def read_evidence(
 
 
 def price_of_learning(run: RunDir, config: TrainConfig, length: float) -> float:
-    """Of a token of rollouts of mean `length`, in sampled tokens, by the run's seconds."""
+    """The price of learning from a token of rollouts of mean `length`, in sampled tokens."""
     metrics = run.read_metrics()
     tokens = length * config.rollouts.num_samples
     price = learning_seconds(metrics, config) / (seconds_per_token(metrics) * tokens)
@@ -193,22 +192,15 @@ def value_source(
         numbers = [len(v.returns_K) for r in rollouts for v in r.returns_S.get(name, ())]
         if min(numbers) >= 2 and all(name in rollout.returns_S for rollout in rollouts):
             return SAMPLED, name
-    known = {
-        name: own
-        for name, own in config.values.predictors.items()
-        if all(f"values/{name}" in rollout.steps_S for rollout in rollouts)
-    }
-    for name, own in known.items():
-        if own.predictor.is_exact:
+    for name, table in config.values.predictors.items():
+        is_known = all(f"values/{name}" in rollout.steps_S for rollout in rollouts)
+        if is_known and table.predictor.is_exact:
             return EXACT, name
     if is_fitted:
         return FITTED, NAME
-    for name, own in known.items():
-        if own.predictor.is_martingale:
-            return SAVED, name
     raise UserError(
         f"{run_path} tells no values of states: it has neither two continuations a state, nor "
-        "exact or martingale values, nor a policy of its own to fit them with"
+        "exact values, nor a policy of its own to fit a martingale with"
     )
 
 
@@ -226,7 +218,7 @@ def known_values(group: Sequence[Rollout], source: str, name: str) -> list[Known
         ]
     if source == EXACT:
         return [Known(np.array([*rollout.values_S(name), rollout.reward])) for rollout in group]
-    changes_GS = [differences_of(rollout, source, name) for rollout in group]
+    changes_GS = [by_step(r.tokens_T[f"differences/{name}"], r) for r in group]
     left_G = [r.reward - changes.sum() for r, changes in zip(group, changes_GS, strict=True)]
     roots_G = np.array(left_G) - rloo_advantages(left_G)  # the means of the others
     residual = float(np.var(left_G, ddof=1))
@@ -234,13 +226,6 @@ def known_values(group: Sequence[Rollout], source: str, name: str) -> list[Known
         Known(root + np.concatenate([[0.0], np.cumsum(changes)]), residual=residual)
         for root, changes in zip(roots_G, changes_GS, strict=True)
     ]
-
-
-def differences_of(rollout: Rollout, source: str, name: str) -> np.ndarray:
-    """What each step changed of a martingale; of a saved one the last step's is not known."""
-    if source == FITTED:
-        return by_step(rollout.tokens_T[f"differences/{name}"], rollout)
-    return np.append(np.diff(rollout.values_S(name)), 0.0)
 
 
 def by_step(numbers_T: Sequence[float] | np.ndarray, rollout: Rollout) -> np.ndarray:
@@ -256,7 +241,7 @@ def candidates(
     """RLOO first, then what the rollouts allow."""
     continuations, cuts, coins = numbers
     valued = {key.removeprefix("values/") for key in rollouts[0].steps_S if key[:7] == "values/"}
-    kinds = {name: own.predictor for name, own in config.values.predictors.items()}
+    kinds = {name: table.predictor for name, table in config.values.predictors.items()}
     kinds = {name: kind for name, kind in kinds.items() if name in valued}
     martingales = [name for name, kind in kinds.items() if kind.is_martingale]
     martingales += [NAME] * (is_fitted and NAME not in martingales)
@@ -297,32 +282,27 @@ def noise_terms(
     known_N = [known for group in groups for known in known_values(group, source, name)]
     rng, most = np.random.default_rng(0), max(numbers[0])
     if source == SAMPLED:
-        held = min(len(of) for known in known_N for of in known.returns_SK or ())
-        most = min(most, held)
-    for rollout, known in zip(rollouts, known_N, strict=True):  # so that candidates see them
-        rollout.returns_S[MONTE_CARLO] = tossed(rollout, known, most, len(groups[0]), rng)
+        most = min(most, *(len(of) for known in known_N for of in known.returns_SK or ()))
+
+    def toss() -> None:
+        for rollout, known in zip(rollouts, known_N, strict=True):
+            returns = tossed(rollout, known, most, len(groups[0]), rng)
+            rollout.returns_S[MONTE_CARLO] = returns
+
+    toss()  # so that candidates see them
     estimators = [
         scaled(one, rollouts)
         for one in candidates(config, rollouts, source == FITTED, numbers)
         if num_asked(one) <= most
     ]
-    length_N = np.array([float(len(rollout.response_ids)) for rollout in rollouts])
     terms = {f"noise/{one.name}": np.zeros(len(rollouts)) for one in estimators}
-    for toss in range(NUM_TOSSES):
-        offset = 0
-        for group in groups:
-            places = range(offset, offset + len(group))
-            for rollout, place in zip(group, places, strict=True):
-                returns = tossed(rollout, known_N[place], most, len(group), rng)
-                rollout.returns_S[MONTE_CARLO] = returns
-            for one in estimators:
-                if toss and not one.of_draws:
-                    continue
-                share = 1 / NUM_TOSSES if one.of_draws else 1.0
-                for place, advantages_T in zip(places, advantages_of(one, group), strict=True):
-                    noise = masses_NT[place] @ np.square(advantages_T)
-                    terms[f"noise/{one.name}"][place] += share * noise
-            offset += len(group)
+    for number in range(NUM_TOSSES):
+        toss()
+        for one in estimators if number == 0 else filter(lambda one: one.of_draws, estimators):
+            found_NT = [found_T for group in groups for found_T in advantages_of(one, group)]
+            noise_N = [m_T @ np.square(a_T) for m_T, a_T in zip(masses_NT, found_NT, strict=True)]
+            terms[f"noise/{one.name}"] += np.array(noise_N) / (NUM_TOSSES if one.of_draws else 1)
+    length_N = np.array([float(len(rollout.response_ids)) for rollout in rollouts])
     for one in estimators:
         terms[f"tokens/{one.name}"] = length_N + np.array(list(map(one.tokens_of, rollouts)))
     masses_NS = [by_step(of, rollout) for of, rollout in zip(masses_NT, rollouts, strict=True)]
@@ -330,31 +310,7 @@ def noise_terms(
         [known.exact_noise(of) for known, of in zip(known_N, masses_NS, strict=True)]
     )
     terms |= {f"tokens/{BOUND}": length_N, "length": length_N}
-    if source != SAMPLED:
-        changes_N = [np.abs(np.diff(known.values_Z)) for known in known_N]
-        terms["steps"] = np.array([float(len(changes)) for changes in changes_N])
-        terms["decisive"] = np.array([float((of >= DECISIVE).sum()) for of in changes_N])
-    if source in (FITTED, SAVED):
-        terms["left"], terms["variance"] = explained_terms(groups, known_N)
     return terms, {one.name for one in estimators if one.values_from == CRITIC}
-
-
-def explained_terms(
-    groups: Sequence[Sequence[Rollout]], known_N: Sequence[Known]
-) -> tuple[np.ndarray, np.ndarray]:
-    """What a martingale leaves of the outcomes' variance within problems, and that variance."""
-    left: list[float] = []
-    variance: list[float] = []
-    bounds = [0, *np.cumsum([len(group) for group in groups]).tolist()]
-    for group, (low, high) in zip(groups, pairwise(bounds), strict=True):
-        rewards_G = [rollout.reward for rollout in group]
-        left_G = [
-            reward - float(known.values_Z[-1] - known.values_Z[0])
-            for reward, known in zip(rewards_G, known_N[low:high], strict=True)
-        ]
-        for numbers_G, into in ((left_G, left), (rewards_G, variance)):
-            into += [a * b for a, b in zip(numbers_G, rloo_advantages(numbers_G), strict=True)]
-    return np.array(left), np.array(variance)
 
 
 def tossed(

@@ -22,15 +22,15 @@ from analysis.sampling.estimators import (
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
-from analysis.sampling.prices import Rates, critic_share, sampled_tokens, seconds
+from analysis.sampling.prices import critic_share, sampled_tokens, seconds
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
-from vineppo.batching import collate, length_bucketed
+from vineppo.batching import collate, ranks_share
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import Credit
 from vineppo.credit.groups import GrpoCredit, RlooCredit
-from vineppo.credit.shaping import mask_equal_rewards, trained_tokens, whiten_advantages
+from vineppo.credit.shaping import mask_equal_rewards, trained_tokens
 from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
@@ -44,6 +44,7 @@ from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
+SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch
 CHUNK = 2**13  # columns whose double copies are held at once
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
@@ -82,27 +83,25 @@ def gradient_rows(
     critic_weights = 0
     if source.iteration == checkpoint.iteration + 1:
         critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
-    estimators = choose_estimators(
+    found = choose_estimators(
         config, source.rollouts, settings["estimators"], can_sample=can_sample
     )
-    states = filter(None, map(states_of_draws, estimators))
-    if any(own.reads_entropies for own in states):
+    if any(one.reads_entropies for one in filter(None, map(states_of_draws, found))):
         add_entropies(policies, checkpoint, source.rollouts)
-    estimators = [scaled(estimator, source.rollouts) for estimator in estimators]
+    estimators = [scaled(estimator, source.rollouts) for estimator in found]
     groups_E = groups_by_estimator(policies, checkpoint, source, estimators)
     with policies.engine_asleep():
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
-        num_weights = _num_weights(module)
+        num_weights = sum(weight.numel() for weight in module.parameters())
         products, gains = inner_products_of(module, checkpoint, groups_E, estimators)
         del module
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
     metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
-    rates = Rates.of(metrics, config, share)
     tokens_EN = sampled_tokens(groups_E, estimators, source.greedy_tokens)
-    time_s_EN = seconds(tokens_EN, estimators, rates)
+    time_s_EN = seconds(tokens_EN, estimators, metrics, config, share)
     rows = [
         {
             "run": settings["run"],
@@ -114,8 +113,7 @@ def gradient_rows(
             "problem_id": group[0].problem.id,
             "num_tokens": tokens_EN[e, n],
             "time_s": None if np.isnan(time_s_EN[e, n]) else time_s_EN[e, n],
-            "gram_N": products[e][0][n],
-            "with_first_N": products[e][1][n],
+            "gram_N": products[e][n],
             "adam_gain": gains[e][0],
             "adam_gain_without": gains[e][1 + n],
         }
@@ -130,10 +128,10 @@ def inner_products_of(
     checkpoint: Checkpoint,
     groups_E: Sequence[Sequence[Sequence[Rollout]]],
     estimators: Sequence[Estimator],
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[np.ndarray]]:
-    """Of every estimator's gradients, with each other and with the first estimator's, [N, N].
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Inner products of every estimator's gradients, [N, N], and what Adam gains by them, [1 + N].
 
-    And what Adam gains by it, of all problems and without each, [1 + N]: `adam_gains` with the
+    The gain is of all problems, then without each: `adam_gains` with the
     signal of the least noisy vine of unbiased values, else of the first estimator; NaN of two
     problems.
     """
@@ -141,29 +139,27 @@ def inner_products_of(
     num_problems = len(groups_E[0])
     seed = derive_seed(settings["seed"], "projection")
     device = next(module.parameters()).device
-    num_weights = _num_weights(module)
-    sketch = CountSketch(num_weights, settings["projection"], seed, device)
+    num_weights = sum(weight.numel() for weight in module.parameters())
+    sketch = CountSketch(num_weights, SKETCH_SIZE, seed, device)
     chosen_C = chosen_coordinates(num_weights, NUM_COORDINATES, seed)
-    first_ND: np.ndarray | None = None
     products, coordinates = [], []
     with Progress(transient=True) as bar:
         task = bar.add_task(f"{checkpoint.title}: gradients", total=len(groups_E) * num_problems)
         for estimator, groups in zip(estimators, groups_E, strict=True):
             set_advantages(
                 groups, [advantages_of(estimator, group) for group in groups], config,
-                settings["whiten"], estimator.credit,
+                estimator.credit,
             )  # fmt: skip
             rows_ND, rows_NC = problem_gradients(
                 module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
             )
-            first_ND = rows_ND if first_ND is None else first_ND
-            products.append((inner_products(rows_ND, rows_ND), inner_products(rows_ND, first_ND)))
+            products.append(inner_products(rows_ND))
             coordinates.append(rows_NC)
     if num_problems < 3:
         return products, [np.full(1 + num_problems, np.nan)] * len(estimators)
     ones_N = np.ones(num_problems)
     traces = {
-        e: noise_from_gram(products[e][0], ones_N).trace
+        e: noise_from_gram(products[e], ones_N).trace
         for e, estimator in enumerate(estimators)
         if isinstance(estimator.credit, VineCredit) and is_unbiased(config, estimator)
     }
@@ -180,7 +176,7 @@ def inner_products_of(
 
 
 def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
-    """Whether the mean of a difference of its values is that of the policy's own values."""
+    """True where the mean of a difference of its values is that of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
     is_exact = table is not None and (
         table.predictor.is_exact or estimator.values_from in config.continuations
@@ -191,38 +187,32 @@ def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
 
 def chosen_coordinates(num_weights: int, most: int, seed: int) -> np.ndarray:
     """`most` of the weights' numbers, ascending, or all where there are no more."""
-    if num_weights <= most:
-        return np.arange(num_weights)
-    return np.sort(np.random.default_rng(seed).choice(num_weights, most, replace=False))
+    count = min(most, num_weights)
+    return np.sort(np.random.default_rng(seed).choice(num_weights, count, replace=False))
 
 
 def set_advantages(
     groups: Sequence[Sequence[Rollout]],
     advantages_NGT: Sequence[Sequence[Sequence[float]]],
     config: TrainConfig,
-    is_whitened: bool,
     credit: Credit | None = None,
 ) -> None:
-    """The columns that the loss reads; on request whitened over the trained tokens of all.
+    """The columns that the loss reads.
 
     A tree's segments of advantage 0 count too, which in training they do not: gradients of one
     scale are compared.
     """
     plain = replace(config, credit=RlooCredit("rloo", config.credit.segmenter))
-    trains_once = isinstance(credit, TreeCredit) and credit.train_shared == "once"
     for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
         for rollout, advantages_T in zip(group, advantages_GT, strict=True):
-            rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
-            if trains_once and credit is not None:
+            if isinstance(credit, TreeCredit) and credit.train_shared == "once":
                 sampled_T = credit.sampled_tokens(rollout)
                 trained_T = tuple(a and b for a, b in zip(trained_T, sampled_T, strict=True))
-            rollout.tokens_T["is_trained"] = trained_T
-            rollout.tokens_T["loss_advantages"] = advantages_T
+            rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
+            rollout.tokens_T |= {"is_trained": trained_T, "loss_advantages": advantages_T}
     if config.optimization.mask_equal_rewards:
         mask_equal_rewards([*chain.from_iterable(groups)])
-    if is_whitened:
-        whiten_advantages([*chain.from_iterable(groups)])
 
 
 def problem_gradients(
@@ -245,7 +235,7 @@ def problem_gradients(
     rows_NC = np.zeros((len(groups), len(chosen_C)), np.float32)
     chosen = torch.as_tensor(chosen_C, device=device)
     for n, group in enumerate(groups):
-        cuts = length_bucketed(list(map(len, group)), config.optimization.micro_batch_size)
+        cuts = ranks_share(list(map(len, group)), config.optimization.micro_batch_size)
         batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
         gradient_D = len(groups) * _gradient(module, config, batches, totals)
         rows_ND[n], rows_NC[n] = sketch(gradient_D).cpu(), gradient_D[chosen].cpu()
@@ -279,15 +269,12 @@ class CountSketch:
         return signed[: self.size] - signed[self.size :]
 
 
-def inner_products(a_ND: np.ndarray, b_ND: np.ndarray) -> np.ndarray:
-    """⟨a_i, b_j⟩, [N, N], summed in double precision.
-
-    Of the rows (1, 0) and (1, 2) with themselves: ((1, 1), (1, 5)).
-    """
-    products_NN = np.zeros((len(a_ND), len(b_ND)))
-    for start in range(0, a_ND.shape[1], CHUNK):
-        part = slice(start, start + CHUNK)
-        products_NN += a_ND[:, part].astype(np.float64) @ b_ND[:, part].astype(np.float64).T
+def inner_products(rows_ND: np.ndarray) -> np.ndarray:
+    """⟨g_i, g_j⟩, [N, N], summed in double precision. Of (1, 0) and (1, 2): ((1, 1), (1, 5))."""
+    products_NN = np.zeros((len(rows_ND), len(rows_ND)))
+    for start in range(0, rows_ND.shape[1], CHUNK):
+        part = rows_ND[:, start : start + CHUNK].astype(np.float64)
+        products_NN += part @ part.T
     return products_NN
 
 
@@ -316,22 +303,22 @@ def _gradient(
 
 def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:
     """As training left them."""
+    title = checkpoint.title
     if checkpoint.config.credit.kind == "tree":
         raise UserError(
-            f"{checkpoint.title}: its rollouts share prefixes (credit.kind 'tree'); "
-            "--continuations K samples independent ones"
+            f"{title}: its rollouts share prefixes (credit.kind 'tree'); --continuations K samples "
+            "independent ones"
         )
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
         raise UserError(
-            f"{checkpoint.title}: its rollouts are not saved, nor are those of one update earlier; "
+            f"{title}: its rollouts are not saved, nor are those of one update earlier; "
             "--continuations K samples them"
         )
     if iteration != checkpoint.iteration + 1:
         print(
-            f"{checkpoint.title}: its own rollouts are not saved; taking those of one update "
-            "earlier, with the ratio of the policies and without gae (--continuations K samples "
-            "its own)"
+            f"{title}: its own rollouts are not saved; taking those of one update earlier, with "
+            "the ratio of the policies and without gae (--continuations K samples its own)"
         )
     rollouts = read_saved(checkpoint.run_path, iteration, policies.problem)
     return Source(iteration, groups_of(rollouts)[: checkpoint.settings["num_problems"]])
@@ -358,21 +345,19 @@ def groups_by_estimator(
 ) -> list[list[list[Rollout]]]:
     """The source's, or trees from its problems, sampled once for all estimators of one shape."""
     trees: dict[Any, list[list[Rollout]]] = {}
-    groups_E = []
-    for estimator in estimators:
-        credit, groups = estimator.credit, source.groups
-        if isinstance(credit, TreeCredit):
-            shape = credit.branching, credit.tokens_per_level
-            if shape not in trees:
-                prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
-                leaves = sample_responses(
-                    policies.sampler, prompts, credit, (source.iteration, "trees"),
-                    f"{checkpoint.title}, trees",
-                )  # fmt: skip
-                trees[shape] = groups_of(leaves)
-            groups = trees[shape]
-        groups_E.append(groups)
-    return groups_E
+    prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
+    stream, title = (source.iteration, "trees"), f"{checkpoint.title}, trees"
+
+    def groups(credit: Credit) -> list[list[Rollout]]:
+        if not isinstance(credit, TreeCredit):
+            return source.groups
+        shape = credit.branching, credit.tokens_per_level
+        if shape not in trees:
+            leaves = sample_responses(policies.sampler, prompts, credit, stream, title)
+            trees[shape] = groups_of(leaves)
+        return trees[shape]
+
+    return [groups(estimator.credit) for estimator in estimators]
 
 
 def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Rollout]:
@@ -395,7 +380,3 @@ def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: in
     for rollout in rollouts:
         rollout.spans_S = steps_of(rollout, segmenter, policies.sampler.tokenizer)
     return rollouts
-
-
-def _num_weights(module: torch.nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters())

@@ -1,8 +1,7 @@
-"""What a run's last policy says of its saved rollouts: scores, and a martingale fitted to others.
+"""Passes of a run's last policy over its saved rollouts: scores, and a fitted martingale.
 
-The fit is `recipes.posterior.Posterior` as training has it, iteration by iteration, on one half of
-the problems; it then values the other half, and the other way round. No value has seen the reward
-of its own problem.
+The fit is training's `recipes.posterior.Posterior` on one half of the problems; it values the other
+half, and the other way round: no value has seen the reward of its own problem.
 """
 
 import math
@@ -40,18 +39,18 @@ def fit_martingale(
     The squared length of a token's score is Σ_a (1[a = a_t] − π(a))² = 1 − 2 π(a_t) + Σ_a π(a)²,
     where the sum is over the likeliest tokens that the fit looks at.
     """
-    own = Posterior.Config(
+    fit = Posterior.Config(
         kind="posterior", num_candidates=32, size=128, learning_rate=3e-3, weight_decay=0.05,
         num_steps=max(16, LEAST_STEPS // len(iterations)), batch_size=32,
         replay_iterations=len(iterations),
     )  # fmt: skip
     loaded = load_model(policy_path, config.model.dtype, config.model.attention)
     rollouts = [rollout for of_iteration in iterations for rollout in of_iteration]
-    _pass(config, loaded, own, rollouts)
+    _pass(config, loaded, fit, rollouts)
     problems = sorted({rollout.problem.id for rollout in rollouts})
     half = set(problems[::2])
     for is_first in (True, False):
-        fitted = Posterior(NAME, config, own, loaded)
+        fitted = Posterior(NAME, config, fit, loaded)
         for number, of_iteration in enumerate(iterations):
             learnt = [r for r in of_iteration if (r.problem.id in half) == is_first]
             if learnt:
@@ -82,12 +81,12 @@ def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[
             hidden_TH = hidden_before_tokens(
                 module.model.base_model, collate([rollout], device, ())
             )
-            own_T = np.flatnonzero(rollout.is_action_T)  # an environment's tokens have none
-            ids_T1 = torch.tensor(np.array(rollout.response_ids)[own_T], device=device)[:, None]
+            actions_T = np.flatnonzero(rollout.is_action_T)  # an environment's tokens have none
+            ids_T1 = torch.tensor(np.array(rollout.response_ids)[actions_T], device=device)[:, None]
             logprobs_T = softmax.log(module.logits(hidden_TH)).gather(1, ids_T1)[:, 0]
             squares_T = list(rollout.tokens_T[SCORE_SQUARES])
             for span in rollout.spans_S:
-                low, high = np.searchsorted(own_T, (span.start, span.end))
+                low, high = np.searchsorted(actions_T, (span.start, span.end))
                 gradients = torch.autograd.grad(
                     logprobs_T[low:high].sum(), weights, retain_graph=True, allow_unused=True
                 )
@@ -99,7 +98,7 @@ def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[
 
 
 def _pass(
-    config: TrainConfig, loaded: LoadedModel, own: Posterior.Config, rollouts: Sequence[Rollout]
+    config: TrainConfig, loaded: LoadedModel, fit: Posterior.Config, rollouts: Sequence[Rollout]
 ) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
@@ -113,7 +112,7 @@ def _pass(
         return [1 - 2 * scores.logprobs_BT.exp() + sums_BT]
 
     (squares_B,) = read_policy(
-        rollouts, [Posterior(NAME, config, own)], scores_of,
+        rollouts, [Posterior(NAME, config, fit)], scores_of,
         ForwardOptions(config.sampling.temperature), squares,
         config.optimization.logprobs_micro_batch_size, device,
     )  # fmt: skip

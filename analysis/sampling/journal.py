@@ -1,4 +1,4 @@
-"""What a table was made with, what is sampled of it already, and how far the sampling is.
+"""The settings of a table, what is sampled of it already, and how far the sampling is.
 
 A table that is there with the same settings is kept. One that is not whole yet has a journal beside
 it, so that a killed analysis goes on where it was. Needs no torch.
@@ -10,9 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from vineppo.errors import UserError
 from vineppo.run_dir.files import named_errors, read_json, strict_json, write_atomic
 
@@ -20,8 +17,6 @@ if TYPE_CHECKING:
     from vineppo.engine import Engine
 
 LINE_EVERY_S = 15.0
-# Of whose run a table is, which older ones do not say.
-ADDED = ("method", "run_seed")
 
 
 def settings_path(table: Path) -> Path:
@@ -30,15 +25,15 @@ def settings_path(table: Path) -> Path:
 
 
 def is_made(table: Path, settings: dict[str, Any]) -> bool:
-    """Whether the table is there, whole. Raises `UserError` where other settings made it."""
-    if not table.exists() or not settings_path(table).exists():
-        return False
-    check_settings(table, read_settings(table), settings)
-    return True
+    """True where the table is there, whole. Raises `UserError` where other settings made it."""
+    is_whole = table.exists() and settings_path(table).exists()
+    if is_whole:
+        check_settings(table, read_settings(table), settings)
+    return is_whole
 
 
 def read_settings(table: Path) -> dict[str, Any]:
-    """What is beside a table. Raises `UserError` naming a file that is missing or damaged."""
+    """The settings beside a table. Raises `UserError` naming a file that is missing or damaged."""
     return read_json(settings_path(table))
 
 
@@ -50,8 +45,7 @@ def write_settings(table: Path, settings: dict[str, Any]) -> None:
 def check_settings(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
     """Raises `UserError` where a file was begun or made with other settings, naming one."""
     for key, value in here.items():
-        is_untold = key in ADDED and key not in there
-        if there.get(key) != value and not is_untold:
+        if there.get(key) != value:
             raise UserError(
                 f"{path} was made with {key} {json.dumps(there.get(key))}, now it is "
                 f"{json.dumps(value)}; remove it or give another --out"
@@ -106,30 +100,18 @@ class Journal:
 class Meter:
     """Counts finished pieces of work of `total`, and the engine's tokens per second.
 
-    A bar on a terminal, a line now and then elsewhere.
-
-    with Meter("iteration 10", total=512, done=0, engine=engine) as meter:
-        meter.advance()
+    It prints a line now and then, and at the end.
     """
 
     def __init__(self, title: str, total: int, done: int, engine: "Engine") -> None:
         self._title, self._total, self.done, self._engine = title, total, done, engine
         self._started = self._said = time.perf_counter()
         self._tokens = engine.counts.sampled_tokens
-        self._is_terminal = Console().is_terminal
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(),
-            TimeRemainingColumn(), TextColumn("{task.fields[rate]}"),
-            transient=True, disable=not self._is_terminal, speed_estimate_period=600,
-        )  # fmt: skip
-        self._task = self._bar.add_task(title, total=total, completed=done, rate="")
 
     def __enter__(self) -> "Meter":
-        self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._bar.stop()
         if kind is None:
             print(self.line(), flush=True)
 
@@ -138,10 +120,8 @@ class Meter:
         self.tick()
 
     def tick(self) -> None:
-        now, rate = time.perf_counter(), self.cost["tokens_per_s"]
-        self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} tok/s")
-        if not self._is_terminal and now - self._said > LINE_EVERY_S:
-            self._said = now
+        if time.perf_counter() - self._said > LINE_EVERY_S:
+            self._said = time.perf_counter()
             print(self.line(), flush=True)
 
     @property

@@ -27,14 +27,8 @@ FOLDER = "kl_samples"
 NUM_RESAMPLES = 2000
 # One row per response; `kl` is the sum of its tokens' exact KL, in nats.
 SAMPLE_SCHEMA = pa.schema(
-    {
-        "problem_id": pa.string(),
-        "sample_index": pa.int32(),
-        "num_tokens": pa.int32(),
-        "kl": pa.float64(),
-        "reward": pa.float32(),
-        "is_truncated": pa.bool_(),
-    }
+    {"problem_id": pa.string(), "sample_index": pa.int32(), "num_tokens": pa.int32()}
+    | {"kl": pa.float64(), "reward": pa.float32(), "is_truncated": pa.bool_()}
 )
 
 
@@ -51,7 +45,7 @@ def sample_cells(
 
 
 def cells_of(samples: pd.DataFrame) -> dict[str, Any]:
-    """What the responses of a checkpoint come to, intervals clustered on problems.
+    """Means over the responses of a checkpoint, intervals clustered on problems.
 
     kl_per_token is Σ kl/Σ tokens, kl_per_sequence the mean of kl over responses: Monte-Carlo means
     over sequences of sums that are exact over the vocabulary. Responses of 2 and 4 tokens with 1
@@ -64,18 +58,15 @@ def cells_of(samples: pd.DataFrame) -> dict[str, Any]:
         "tokens": samples["num_tokens"].to_numpy(float),
         "correct": (samples["reward"] > 0.5).to_numpy(float),
     }
+    statistics = {
+        "kl_per_token": lambda sums: ratio(sums["kl"], sums["tokens"]),
+        "kl_per_sequence": lambda sums: ratio(sums["kl"], sums["count"]),
+        "sample_pass@1": lambda sums: ratio(sums["correct"], sums["count"]),
+    }
     estimates = bootstrap_sums(
-        terms,
-        samples["problem_id"].tolist(),
-        {
-            "kl_per_token": lambda sums: ratio(sums["kl"], sums["tokens"]),
-            "kl_per_sequence": lambda sums: ratio(sums["kl"], sums["count"]),
-            "sample_pass@1": lambda sums: ratio(sums["correct"], sums["count"]),
-        },
-        np.random.default_rng(BOOTSTRAP_SEED),
-        num_resamples=NUM_RESAMPLES,
-        level=LEVEL,
-    )
+        terms, samples["problem_id"].tolist(), statistics, np.random.default_rng(BOOTSTRAP_SEED),
+        num_resamples=NUM_RESAMPLES, level=LEVEL,
+    )  # fmt: skip
     num_problems = samples["problem_id"].nunique()
     return estimates | {
         "num_problems": num_problems,
@@ -98,10 +89,10 @@ def kl_rows(
     settings = checkpoint.settings
     model = policies.load(checkpoint.policy_path)
     prompts_P = choose_prompts(policies.test_P, settings["num_problems"], settings["seed"])
+    stream = (checkpoint.iteration, STREAM)
     rollouts = sample_responses(
-        policies.sampler, prompts_P, settings["num_samples"], (checkpoint.iteration, STREAM),
-        checkpoint.title,
-    )  # fmt: skip
+        policies.sampler, prompts_P, settings["num_samples"], stream, checkpoint.title
+    )
     with policies.engine_asleep():
         module = TokenLogprobs(model, policies.loaded.engine_model.num_token_ids)
         kl = exact_kl(module, policies.start, rollouts, policies.config)

@@ -12,15 +12,15 @@ import torch
 
 from analysis.frames import choose_iterations, existing_run_dir
 from analysis.frames import read_config as read_resolved
-from analysis.sampling.journal import Journal, Meter, is_made, write_settings
+from analysis.sampling.journal import Journal, is_made, write_settings
 from analysis.sampling.rollouts import rollout_iteration
 from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed, refuse_several_processes
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
-from vineppo.forward_passes import EntropyPass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.run_dir import RunDir
@@ -40,9 +40,8 @@ Settings = dict[str, Any]
 class Policies:
     """The policies of runs that share task, model and sampling, one at a time in an engine.
 
-    The engine starts when it is first asked for. `sampler` samples as the runs did while training:
-    temperature, top_p and token budget. `seed` is the analysis's own: no random stream is one of
-    the training's.
+    The engine starts when it is first asked for. `sampler` samples as the runs did while training;
+    no random stream is one of the training's.
     """
 
     def __init__(self, config: TrainConfig, seed: int, stack: ExitStack) -> None:
@@ -76,7 +75,9 @@ class Policies:
     @cached_property
     def train_by_id(self) -> dict[str, Prompt]:
         """The problems as token ids."""
-        prompts = encode_train_problems(self.config, self.loaded, self._task.train_P)
+        prompts = encode_problems(
+            self.config, self.loaded, self._task.train_P, self.config.task.too_long
+        )
         return {prompt.problem.id: prompt for prompt in prompts}
 
     @cached_property
@@ -103,7 +104,7 @@ class Policies:
 
     @property
     def has_engine(self) -> bool:
-        """Whether it has been started."""
+        """True once it has been started."""
         return "sampler" in vars(self)
 
     @contextmanager
@@ -118,7 +119,7 @@ class Policies:
 
 @contextmanager
 def open_policies(paths: Sequence[Path], seed: int) -> Iterator[Policies]:
-    """Of the runs at `paths`, which must share task, model and sampling."""
+    """The policies of the runs at `paths`, which must share task, model and sampling."""
     refuse_several_processes("this analysis")
     with ExitStack() as stack:
         yield Policies(shared_config(paths), seed, stack)
@@ -191,11 +192,10 @@ def add_values(
 ) -> dict[str, int]:
     """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
 
-    Those of continuations say nothing without sampling, and those that read their returns nothing
-    where a rollout or branch has none. Those for which the engine writes text are
-    asked where it has been started, which is with the checkpoint's policy; else what training saved
-    of them stands. Gives the names of all but the continuations, and the number of weights of each
-    one's own model.
+    Predictors of continuations, and those that read their returns, say nothing where there are
+    none. Those for which the engine writes text are asked where it has been started, which is with
+    the checkpoint's policy; else what training saved of them stands. Gives the names of all but the
+    continuations, and the number of weights of each one's own model.
     """
     num_weights, asking = {}, []
     with policies.engine_asleep():
@@ -230,22 +230,15 @@ def add_values(
 
 
 def _pass_policy(
-    checkpoint: Checkpoint,
-    predictors: Sequence[ValuePredictor],
-    rollouts: Sequence[Rollout],
+    checkpoint: Checkpoint, predictors: Sequence[ValuePredictor], rollouts: Sequence[Rollout]
 ) -> None:
     """As training does: sets "trainer_logprobs" and what predictors read of the policy's pass."""
     config = checkpoint.config
     scores, device = _scores_of(checkpoint)
     (logprobs,) = read_policy(
-        rollouts,
-        predictors,
-        scores,
-        ForwardOptions(config.sampling.temperature),
-        lambda scores: [scores.logprobs_BT],
-        config.optimization.logprobs_micro_batch_size,
-        device,
-    )
+        rollouts, predictors, scores, ForwardOptions(config.sampling.temperature),
+        lambda scores: [scores.logprobs_BT], config.optimization.logprobs_micro_batch_size, device,
+    )  # fmt: skip
     for rollout, logprobs_T in zip(rollouts, logprobs, strict=True):
         rollout.tokens_T["trainer_logprobs"] = logprobs_T
 
@@ -256,7 +249,8 @@ def add_entropies(policies: Policies, checkpoint: Checkpoint, rollouts: Sequence
     with policies.engine_asleep():
         scores, device = _scores_of(checkpoint)
         size = config.optimization.logprobs_micro_batch_size
-        entropy_pass = EntropyPass(scores, config.sampling.temperature, size, device)
+        forward = entropies(scores, config.sampling.temperature)
+        entropy_pass = RolloutPass("entropies", forward, size, device)
         for rollout in rollouts:
             entropy_pass.add(rollout)
         entropy_pass.work()
@@ -285,14 +279,7 @@ def _ask_engine(
     for rollout in rollouts:
         for stream in streams:
             stream.submit(rollout)
-    total = sum(stream.budget_left for stream in streams)
-    with Meter(f"{checkpoint.title}, tokens of answers", total, 0, sampler.engine) as meter:
-
-        def tick() -> None:
-            meter.done = total - sum(stream.budget_left for stream in streams)
-            meter.tick()
-
-        sampler.finish(tick)
+    sampler.finish()
     for predictor, stream in zip(predictors, streams, strict=True):
         predictor.merge(rollouts, [stream.settle()])
 
@@ -324,10 +311,9 @@ def choose_checkpoints(
     settings: Settings,
     with_rollouts: bool = False,
 ) -> list[Checkpoint]:
-    """What `--checkpoints` names of every run, on request only those with rollouts to look at.
+    """The policies that `--checkpoints` names of every run, on request those with rollouts.
 
-    The settings say whose table it is: directories of one name, given one call after the other with
-    one --out, have one table.
+    The settings say whose table it is: directories of one name have one table.
     """
     chosen = []
     for path in run_paths:

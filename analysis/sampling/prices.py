@@ -1,14 +1,13 @@
-"""What every estimator costs, per problem: sampled tokens, and seconds of the run's machine.
+"""The cost of every estimator, per problem: sampled tokens, seconds of the run's machine.
 
     seconds = tokens · (s per sampled token) + (s of learning per problem) [− the critic's share]
 
-Tokens are counted. Both rates are medians over the run's iterations. Where the run has a value
-model of its own, its share of learning (`critic_share`) is charged to estimators that use it.
+Tokens are counted. Both rates are medians over the run's iterations. The share of a separate value
+model (`critic_share`) is charged to estimators that use it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -26,57 +25,37 @@ UPDATE_PASSES = 3  # a forward pass, and a backward pass that costs two of them
 Metrics = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Seconds of a sampled token, and of learning a problem without and with a critic.
-
-    NaN where the run does not tell (`learning_seconds`).
-    """
-
-    per_token_s: float
-    without_critic_s: float
-    with_critic_s: float
-
-    @classmethod
-    def of(cls, metrics: Metrics, config: TrainConfig, critic_share: float) -> "Rates":
-        learning_s = learning_seconds(metrics, config)
-        without_s = learning_s * (1 - critic_share)
-        return cls(seconds_per_token(metrics), without_s, learning_s)
-
-
 def sampled_tokens(
     groups_E: Sequence[Sequence[Sequence[Rollout]]],
     estimators: Sequence[Estimator],
     greedy_tokens: Mapping[str, int],
 ) -> np.ndarray:
-    """Of every estimator and problem, [E, N]: its rollouts, and what was sampled besides."""
+    """Sampled tokens of every estimator and problem, [E, N]: its rollouts, and those besides."""
 
     def tokens_of(estimator: Estimator, group: Sequence[Rollout]) -> float:
-        own = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
-        takes_greedy = estimator.credit.samples_greedy
-        greedy = takes_greedy * greedy_tokens.get(group[0].problem.id, 0)
-        return own + greedy + sum(map(estimator.tokens_of, group))
+        rollouts = sum(sum(estimator.credit.sampled_tokens(one)) for one in group)
+        greedy = greedy_tokens.get(group[0].problem.id, 0) if estimator.credit.samples_greedy else 0
+        return rollouts + greedy + sum(map(estimator.tokens_of, group))
 
-    return np.array(
-        [
-            [tokens_of(estimator, group) for group in groups]
-            for estimator, groups in zip(estimators, groups_E, strict=True)
-        ],
-        float,
-    )
+    pairs = zip(estimators, groups_E, strict=True)
+    return np.array([[tokens_of(one, group) for group in groups] for one, groups in pairs], float)
 
 
-def seconds(tokens_EN: np.ndarray, estimators: Sequence[Estimator], rates: Rates) -> np.ndarray:
-    """[E, N]; learning costs every problem the same."""
-    learning_E = [
-        rates.with_critic_s if estimator.values_from == CRITIC else rates.without_critic_s
-        for estimator in estimators
-    ]
-    return tokens_EN * rates.per_token_s + np.array(learning_E)[:, None]
+def seconds(
+    tokens_EN: np.ndarray,
+    estimators: Sequence[Estimator],
+    metrics: Metrics,
+    config: TrainConfig,
+    critic_share: float,
+) -> np.ndarray:
+    """[E, N]; learning costs every problem the same. NaN where the run does not tell."""
+    learning_s = learning_seconds(metrics, config)
+    shares_E = [1.0 if one.values_from == CRITIC else 1 - critic_share for one in estimators]
+    return tokens_EN * seconds_per_token(metrics) + learning_s * np.array(shares_E)[:, None]
 
 
 def seconds_per_token(metrics: Metrics) -> float:
-    """Of sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
+    """Sampling and grading: 10 s for 1,000 tokens of rollouts and 4,000 of values are 2 ms.
 
     NaN where no iteration logged them all.
     """
@@ -102,18 +81,18 @@ def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
 
 
 def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
-    """Of the time of learning, by the passes of each model times its weights.
+    """Its share of the time of learning, by the passes of each model times its weights.
 
     The policy has 2 passes without gradient (its own and the reference's, if there is one) and 3 an
     epoch, a value model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7)
     = 0.467. 0 without a value model of its own: a shared head is hardly more than its policy.
     """
-    own = config.value_models.get(CRITIC)
-    if own is None:
+    model = config.value_models.get(CRITIC)
+    if model is None:
         return 0.0
     scored = 1 + (config.reference.kl_estimator is not None)
     policy = (scored + UPDATE_PASSES * config.optimization.num_epochs) * num_policy_weights
-    critic = (1 + UPDATE_PASSES * own.num_epochs) * num_critic_weights
+    critic = (1 + UPDATE_PASSES * model.num_epochs) * num_critic_weights
     return critic / (policy + critic)
 
 

@@ -82,7 +82,7 @@ def states_of(
 
 
 def _check_countable(checkpoint: Checkpoint) -> None:
-    """What is sampled here is graded by the verifier alone, which is not what such a run earned."""
+    """Refuses a run with a reward model: what is sampled here the verifier alone grades."""
     if checkpoint.config.reward_model is not None:
         raise UserError(
             f"{checkpoint.run_path} was trained with reward_model, whose rewards are no successes "
@@ -116,7 +116,7 @@ def sample_counts(
 
 
 def counts(truth: Returns, draws: Returns) -> dict[str, Any]:
-    """What tables say of the returns after a state."""
+    """The columns of tables on the returns after a state."""
     return {
         "num_samples": len(truth.returns_K),
         "num_correct": sum(truth.returns_K),

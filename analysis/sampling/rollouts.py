@@ -86,7 +86,7 @@ class RolloutState:
         return self.rollout.prefix_ids(self.step)
 
     def after(self, step_ids: tuple[int, ...] = ()) -> State:
-        """What continuations are sampled from: the state, or that after another step at it."""
+        """The state that continuations start from, or that after another step at it."""
         prompt = Prompt(self.rollout.problem, self.rollout.prompt_ids)
         return State(prompt, (*self.prefix_ids, *step_ids))
 
@@ -97,7 +97,7 @@ class RolloutState:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What tables say of it."""
+        """Its columns in tables."""
         return {
             "problem_id": self.rollout.problem.id,
             "rollout_index": self.rollout.rollout_index,
@@ -140,18 +140,15 @@ def sample_boundaries(
     been drawn is passed over. The end of a response, whose value is its reward, is none of them.
     """
     boundaries = [
-        RolloutState(rollout, step)
-        for rollout in rollouts
-        for step in range(1, len(rollout.spans_S))
+        RolloutState(one, step) for one in rollouts for step in range(1, len(one.spans_S))
     ]
     places = list(range(len(boundaries)))
     random.Random(derive_seed(seed, iteration, "states")).shuffle(places)
-    chosen: dict[tuple[str, tuple[int, ...]], int] = {}
-    for place in places:
-        if len(chosen) == num_states:
-            break
-        chosen.setdefault(boundaries[place].key, place)
-    return [boundaries[place] for place in sorted(chosen.values())]
+    first = {boundaries[place].key: place for place in reversed(places)}  # of each prefix
+    chosen = sorted(
+        first.values(), key=dict(zip(places, range(len(places)), strict=True)).__getitem__
+    )[:num_states]
+    return [boundaries[place] for place in sorted(chosen)]
 
 
 def query_states(states: Sequence[RolloutState]) -> list[RolloutState]:

@@ -206,7 +206,7 @@ def _bootstrap(
     num_resamples: int,
     level: float,
 ) -> dict[str, Estimate]:
-    """Of one set of terms each statistic, of two its difference."""
+    """Estimates of each statistic of one set of terms, or of its difference between two."""
     index_N, num_clusters = cluster_index(cluster_N)
     counts_RC = draw_counts(num_clusters, num_resamples, generator).astype(float)
 

@@ -14,41 +14,27 @@ from analysis.stats.bootstrap import Sums, mean_of, ratio, variance
 Counts = np.ndarray | int
 
 
-def check_counts(num_correct: Counts, num_samples: Counts) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays of one shape. Raises `ValueError` for counts that cannot be."""
-    correct, samples = np.broadcast_arrays(num_correct, num_samples)
-    if np.any(samples < 1):
-        raise ValueError(f"num_samples must be at least 1, got {samples.min()}")
-    wrong = correct[(correct < 0) | (correct > samples)]
-    if wrong.size:
-        raise ValueError(f"num_correct must be in 0..num_samples, got {wrong[0]}")
-    return correct, samples
-
-
 def estimated_value(num_correct: Counts, num_samples: Counts) -> np.ndarray:
     """p̂ = c/m: unbiased, no prior. 64 of 256 returns are 1: 0.25."""
-    correct, samples = check_counts(num_correct, num_samples)
-    return correct / samples
+    return np.asarray(num_correct) / num_samples
 
 
 def noise_variance(num_correct: Counts, num_samples: Counts) -> np.ndarray:
     """Unbiased estimate of the variance of c/m as an estimate of p: p̂(1 − p̂)/(m − 1).
 
     E[c(m − c)] = m(m − 1)·p(1 − p), so that c(m − c)/(m²(m − 1)) has the expectation p(1 − p)/m.
-    64 of 256: 0.25 · 0.75 / 255 = 0.000735. Raises `ValueError` for m = 1, which shows no variance.
+    64 of 256: 0.25 · 0.75 / 255 = 0.000735.
     """
     return return_variance(num_correct, num_samples) / num_samples
 
 
 def return_variance(num_correct: Counts, num_samples: Counts) -> np.ndarray:
-    """Unbiased estimate of the variance p(1 − p) of one return: c(m − c)/(m(m − 1)).
+    """Unbiased estimate of the variance p(1 − p) of one return: c(m − c)/(m(m − 1)), m from 2.
 
-    2 of 4 are 1: 4/12 = 1/3. Raises `ValueError` for m = 1.
+    2 of 4 are 1: 4/12 = 1/3.
     """
-    correct, samples = check_counts(num_correct, num_samples)
-    if np.any(samples < 2):
-        raise ValueError("num_samples must be at least 2 for a variance, got 1")
-    return correct * (samples - correct) / (samples * (samples - 1.0))
+    correct, samples = np.asarray(num_correct), np.asarray(num_samples, dtype=float)
+    return correct * (samples - correct) / (samples * (samples - 1))
 
 
 def jeffreys_interval(
@@ -59,7 +45,7 @@ def jeffreys_interval(
     Its low end is 0 where c = 0 and its high end 1 where c = m. Source: Brown, Cai & DasGupta,
     2001, section 3.1.3. 15 of 50 at 95 %: (0.1869, 0.4355).
     """
-    correct, samples = check_counts(num_correct, num_samples)
+    correct, samples = np.broadcast_arrays(num_correct, num_samples)
     ends = correct + 0.5, samples - correct + 0.5
     low = np.where(correct == 0, 0.0, beta.ppf((1 - level) / 2, *ends))
     return low, np.where(correct == samples, 1.0, beta.ppf((1 + level) / 2, *ends))
@@ -80,14 +66,10 @@ def truth_terms(num_correct_N: np.ndarray, num_samples: Counts) -> dict[str, np.
 def error_terms(
     values_N: np.ndarray, num_correct_N: np.ndarray, num_samples: Counts, threshold: float
 ) -> dict[str, np.ndarray]:
-    """What every state adds to the statistics below; errors are v − c/m.
+    """The terms of the statistics below, by state; errors are v − c/m.
 
-    `threshold` is that of `accuracy`. Raises `ValueError` for values that are not finite: a state
-    without a prediction must be left out by whoever knows why it has none.
+    `threshold` is that of `accuracy`.
     """
-    values_N = np.asarray(values_N, dtype=float)
-    if not np.all(np.isfinite(values_N)):
-        raise ValueError("values_N must be finite")
     error_N = values_N - estimated_value(num_correct_N, num_samples)
     return truth_terms(num_correct_N, num_samples) | {
         "error": error_N,
@@ -145,8 +127,6 @@ def expected_absolute_error(
 
     K = 1 of p = 0.25: 0.75 · 0.25 + 0.25 · 0.75 = 0.375; with m = 1, 2 · 0.25 · 0.75, the same.
     """
-    if num_draws < 1:
-        raise ValueError(f"num_draws must be at least 1, got {num_draws}")
     value_N1 = np.asarray(value_N, dtype=float)[:, None]
     counts_K = np.arange(num_draws + 1)
     shares_K, chances_NK = counts_K / num_draws, binom.pmf(counts_K, num_draws, value_N1)

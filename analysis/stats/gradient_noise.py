@@ -15,29 +15,13 @@ from analysis.stats.bootstrap import LEVEL, Estimate
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """tr Σ of one unit's gradient and |E g|², both unbiased, from `num_units` n.
+    """tr Σ of one unit's gradient and |E g|², both unbiased.
 
     Chance makes the squared norm negative where noise outweighs it.
     """
 
     trace: float
     squared_norm: float
-    num_units: float
-
-    @property
-    def trace_of_mean(self) -> float:
-        """tr Σ/n, of the mean of the units."""
-        return self.trace / self.num_units
-
-    @property
-    def signal_to_noise(self) -> float:
-        """|E g|²/(tr Σ/n), NaN without noise."""
-        return self.squared_norm / self.trace_of_mean if self.trace_of_mean > 0 else math.nan
-
-    @property
-    def noise_scale(self) -> float:
-        """tr Σ/|E g|², the units at which both are equal; NaN of a squared norm not positive."""
-        return self.trace / self.squared_norm if self.squared_norm > 0 else math.nan
 
 
 def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise:
@@ -49,23 +33,21 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
 
     The Gram matrix ((1, 1), (1, 5)) of (1, 0) and (1, 2): tr Σ = (1 + 5 − 2)/2 = 2, |E g|² = 1.
     """
-    if len(gram_NN) < 2:
-        raise ValueError(f"units must be at least 2, got {len(gram_NN)}")
     weights_N = np.asarray(weights_N, dtype=float)
     total = float(weights_N.sum())
     if np.count_nonzero(weights_N) < 2:
-        return GradientNoise(math.nan, math.nan, total)
-    own_N = np.diag(gram_NN)
-    between = weights_N @ gram_NN @ weights_N - weights_N**2 @ own_N
+        return GradientNoise(math.nan, math.nan)
+    squares_N = np.diag(gram_NN)
+    between = weights_N @ gram_NN @ weights_N - weights_N**2 @ squares_N
     pairs = total**2 - weights_N @ weights_N
-    trace = ((weights_N * (total - weights_N)) @ own_N - between) / pairs
-    return GradientNoise(float(trace), float(between / pairs), total)
+    trace = ((weights_N * (total - weights_N)) @ squares_N - between) / pairs
+    return GradientNoise(float(trace), float(between / pairs))
 
 
 def adam_gains(
     rows_NC: np.ndarray, signal_NC: np.ndarray, num_units: int, *, is_scaled: bool = False
 ) -> np.ndarray:
-    """What a step of Adam gains to first order, by all units, then without each of them, [M].
+    """The first-order gain of a step of Adam, by all units, then without each of them, [M].
 
     Noise slows Adam's step down only on coordinates that bear signal. On a batch of B = `num_units`
     units a step of unit rate gains Σ_c c·s_c² / √(c²·s_c² + σ_c²/B), with σ² this estimator's
@@ -73,8 +55,6 @@ def adam_gains(
     ⟨E g, s⟩/|s|² of an estimator whose mean is a multiple of the signal. M is 1 + N.
     """
     num_rows = len(rows_NC)
-    if num_rows < 3:
-        raise ValueError(f"units must be at least 3, got {num_rows}")
     sums = [rows_NC.sum(0), np.square(rows_NC).sum(0)]
     signal_sums = [signal_NC.sum(0), np.square(signal_NC).sum(0)]
     # Σ_c of the products of different units' rows, for which no noise is shared.

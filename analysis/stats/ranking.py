@@ -1,4 +1,4 @@
-"""Whether predictions rank the alternative steps at a state as their true values do."""
+"""Scores how well predictions rank the alternative steps at a state."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import norm
 
 from analysis.stats.bootstrap import Sums, mean_of, ratio
-from analysis.stats.errors import Counts, check_counts
+from analysis.stats.errors import Counts
 
 MIN_ALTERNATIVES = 3
 
@@ -18,7 +18,7 @@ def is_resolved(
     other_samples: Counts,
     level: float,
 ) -> np.ndarray:
-    """Whether two values differ by the two-proportion z-test, two-sided, at 1 − `level`.
+    """True where two values differ by the two-proportion z-test, two-sided, at 1 − `level`.
 
     |p̂₁ − p̂₂| > z·√(p̄(1 − p̄)(1/m₁ + 1/m₂)), p̄ of both together, z the normal quantile at
     (1 + level)/2. Source: Fleiss, Levin & Paik, 2003, section 3.1, without continuity correction.
@@ -26,8 +26,7 @@ def is_resolved(
 
     128 and 150 of 256 at 95 %: 0.0859 against 1.96 · 0.0440 = 0.0863: not resolved; 151: resolved.
     """
-    c1, m1 = check_counts(num_correct, num_samples)
-    c2, m2 = check_counts(other_correct, other_samples)
+    c1, m1, c2, m2 = map(np.asarray, (num_correct, num_samples, other_correct, other_samples))
     pooled = (c1 + c2) / (m1 + m2)
     spread = np.sqrt(pooled * (1 - pooled) * (1 / m1 + 1 / m2))
     return np.abs(c1 / m1 - c2 / m2) > norm.ppf((1 + level) / 2) * spread
@@ -43,7 +42,7 @@ def top1_accuracy(predictions_A: np.ndarray, truth_A: np.ndarray) -> float:
 
 
 def top1_chance(truth_A: np.ndarray) -> float:
-    """What a random choice reaches: the share of alternatives of the highest truth.
+    """The accuracy of a random choice: the share of alternatives of the highest truth.
 
     Of (0.9, 0.2, 0.5): 1/3; of (0.9, 0.9, 0.5, 0.5): 1/2.
     """
@@ -60,7 +59,7 @@ def pairwise_scores(
 
     Counts (200, 100, 105) of 256 resolve two pairs; predictions (0.5, 0.5, 0.1) score (½, 1).
     """
-    correct_A, samples_A = check_counts(num_correct_A, num_samples)
+    correct_A, samples_A = np.broadcast_arrays(num_correct_A, num_samples)
     predictions_A = np.asarray(predictions_A, dtype=float)
     truth_A = correct_A / samples_A
     i, j = np.triu_indices(len(truth_A), 1)
@@ -78,19 +77,10 @@ def ranking_terms(
 ) -> dict[str, np.ndarray]:
     """Terms of the statistics below, a list entry a state with its A ≥ 3 distinct alternatives.
 
-    The predictions must come from other draws than the counts. Raises `ValueError` for a state of
-    fewer than 3 alternatives, or of predictions that are not finite.
+    The predictions must come from other draws than the counts.
     """
     rows = []
     for predictions_A, correct_A in zip(predictions, num_correct, strict=True):
-        predictions_A = np.asarray(predictions_A, dtype=float)
-        if len(predictions_A) != len(correct_A) or len(correct_A) < MIN_ALTERNATIVES:
-            raise ValueError(
-                f"a state must have as many predictions as counts, at least {MIN_ALTERNATIVES}, "
-                f"got {len(predictions_A)} and {len(correct_A)}"
-            )
-        if not np.all(np.isfinite(predictions_A)):
-            raise ValueError("predictions must be finite")
         truth_A = np.asarray(correct_A) / num_samples
         scores = pairwise_scores(predictions_A, correct_A, num_samples, level)
         top1 = top1_accuracy(predictions_A, truth_A), top1_chance(truth_A)

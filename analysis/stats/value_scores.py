@@ -14,40 +14,18 @@ import numpy as np
 import pandas as pd
 
 from analysis.stats import correlation, errors
-from analysis.stats.bootstrap import Estimate, SumStatistic, bootstrap_sums, mean_of, ratio
-from vineppo.errors import UserError
+from analysis.stats.bootstrap import (
+    BOOTSTRAP_SEED,
+    LEVEL,
+    Estimate,
+    SumStatistic,
+    bootstrap_sums,
+    mean_of,
+    ratio,
+)
 
-
-@dataclass(frozen=True)
-class Settings:
-    """`threshold` is that of `accuracy`, `level` that of all intervals.
-
-    `num_resamples` resamples of problems make an interval.
-    """
-
-    threshold: float = 0.1
-    level: float = 0.95
-    num_resamples: int = 2000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise UserError(f"--threshold must be in 0..1, got {self.threshold}")
-        if not 0 < self.level < 1:
-            raise UserError(f"--level must be between 0 and 1, got {self.level}")
-        for name, least in (("num_resamples", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                option = name.replace("_", "-")
-                raise UserError(f"--{option} must be at least {least}, got {getattr(self, name)}")
-
-    @property
-    def generator(self) -> np.random.Generator:
-        """Always new, so that all predictors see the same resamples of the same problems."""
-        return np.random.default_rng(self.seed)
-
-    @property
-    def sums(self) -> dict[str, Any]:
-        return {"num_resamples": self.num_resamples, "level": self.level}
+THRESHOLD = 0.1  # of `accuracy`: a value is accurate with at most this |error|
+NUM_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -101,9 +79,9 @@ class Cell:
         return self.about | {"num_states": len(self.states), "num_problems": num_problems}
 
 
-def pooled_terms(cell: Cell, threshold: float) -> dict[str, np.ndarray]:
+def pooled_terms(cell: Cell) -> dict[str, np.ndarray]:
     """The terms of errors and of the correlation over all states."""
-    terms = errors.error_terms(cell.values, *cell.truth, threshold)
+    terms = errors.error_terms(cell.values, *cell.truth, THRESHOLD)
     return terms | correlation.pooled_terms(cell.values, cell.truths)
 
 
@@ -113,10 +91,10 @@ def within_terms(cell: Cell) -> dict[str, np.ndarray]:
 
 
 def scores(
-    cell: Cell, settings: Settings, names: Sequence[str] | None = None
+    cell: Cell, names: Sequence[str] | None = None, num_resamples: int = NUM_RESAMPLES
 ) -> dict[str, Estimate]:
     """The metrics of a cell, or the `names` of them, with intervals; NaN where undefined."""
-    terms = pooled_terms(cell, settings.threshold) | {
+    terms = pooled_terms(cell) | {
         "floor": cell.floors,
         "return_variance": errors.return_variance(*cell.truth),
         "prediction": cell.values,
@@ -139,7 +117,11 @@ def scores(
     }
 
     def resampled(terms: dict[str, np.ndarray], of: dict[str, SumStatistic]) -> dict[str, Estimate]:
-        return bootstrap_sums(terms, cell["problem"], of, settings.generator, **settings.sums)
+        # Always anew, so that all predictors see the same resamples of the same problems.
+        generator = np.random.default_rng(BOOTSTRAP_SEED)
+        return bootstrap_sums(
+            terms, cell["problem"], of, generator, num_resamples=num_resamples, level=LEVEL
+        )
 
     if names is not None:
         return resampled(terms, {name: statistics[name] for name in names})

@@ -25,6 +25,7 @@ local embedded = { dtype: 'float32', gradient_checkpointing: false };
   // the learning rate.
   adapters: {
     lora: {
+      kind: 'lora',
       rank: 16,
       alpha: 32,
       target_modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'],

@@ -102,8 +102,7 @@ def read_rows(paths: Sequence[Path]) -> pd.DataFrame:
         frames.check_alike(
             [run for run in runs if algorithm(run) == name],
             _without_what_varies,
-            f"are both {name}, but",
-            "; only name, seed and sampling.temperature may differ",
+            f"are both {name} and may differ in name, seed and sampling.temperature alone, but",
         )
     _check_ends(rows)
     order = ["algorithm", "temperature", "seed", "source", "iteration", "evaluation_temperature"]

@@ -59,7 +59,7 @@ def values_of(predictor: str) -> Tables:
             "explained variance": errors.corrected_explained_variance,
             "correlation": correlation.pearson,
         }
-        return estimates(pooled_terms(cell, 0.1), problem_N, pooled) | estimates(
+        return estimates(pooled_terms(cell), problem_N, pooled) | estimates(
             within_terms(cell), problem_N, {"correlation within": correlation.within}
         )
 

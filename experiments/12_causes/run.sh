@@ -18,7 +18,7 @@ versus() {  # BASELINE TABLE: the same runs, less another one
 versus "VinePPO, return less value, K = 3" gae_k3
 versus "exact values, return less value" exact_gae
 versus PPO ppo
-python -m analysis critic-health $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
+python -m analysis experiments/12_causes/critic_health.py $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
     --out $here/health
 # Its 30 iterations before the policy moves leave it no iteration in common with the others.
 python -m analysis learning-curves $runs/12_causes/*pretrained* --out $runs/pretrained

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from analysis.figures import COLORS, GREY
 
 HERE = Path(__file__).parent
-SHEET = HERE.parent / "16_by_the_clock"
+SHEET = HERE.parent / "16_gradient_noise"
 CHECKPOINT = 15
 # (label, colour, its estimators)
 SERIES = (
@@ -55,14 +55,17 @@ def draw(axes: Axes, frame: pd.DataFrame, title: str) -> None:
 
 def main() -> None:
     mpl.rcParams.update({"font.family": "DejaVu Sans", "font.size": 8})
-    sheet = [pd.read_csv(SHEET / part / "gradient_variance.csv") for part in ("noise", "joined")]
-    sheet = pd.concat([part[part.run == "noise"] for part in sheet])
+    short, sheet = (
+        pd.concat([pd.read_csv(folder / part / "gradient_variance.csv") for part in (".", more)])
+        for folder, more in ((HERE, "further"), (SHEET, "joined"))
+    )
+    sheet = sheet[sheet.run == "noise"]
     figure = Figure(figsize=(7, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    draw(left, pd.read_csv(HERE / "gradient_variance.csv"), "credit_short")
+    draw(left, short, "credit_short")
     draw(right, sheet, "credit_sheet")
     left.set_ylabel("gradient variance, relative to RLOO")
-    left.text(1.55, 0.35, "simply more rollouts", rotation=-58, size=7)
+    left.text(3.4, 0.155, "simply more rollouts", rotation=-58, size=7)
     for label, color, _ in SERIES:
         left.plot([], [], "o-", color=color, ms=4, lw=1, label=label)
     left.legend(frameon=False, fontsize=7, loc="lower right")

@@ -81,7 +81,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
             axis.set(xlabel="‖θ − θ₀‖ / ‖θ₀‖", ylabel=column)
             axis.set_xlim(left=0)
             axis.xaxis.set_major_locator(MaxNLocator(4))
-        figures.legend_below(figure, axes[0])
+        figures.shared_legend(figure, axes[0])
         return figures.save(figure, path)
 
 

@@ -13,16 +13,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import StrMethodFormatter
 
-from analysis import figures
+from analysis import estimators, figures
 
 HERE = Path(__file__).parent
-# The estimator of gradient-variance whose credit is the differences of a predictor's values.
-ESTIMATORS = {
-    "mc_1": "vine_1",
-    "mc_3": "vine_3",
-    "mc_9": "vine_9",
-    "group_mean_others": "vine_group",
-}
 LABELS = {
     "boxed": "critic, answer behind the prompt",
     "spoiler": "critic, solution in view",
@@ -72,11 +65,11 @@ def main() -> None:
     noise = noise.set_index(["quantity", "estimator"])
     early, late = (scores.loc[checkpoint] for checkpoint in (2, 6))
     names = list(late.sort_values("value").index)
-    estimators = [ESTIMATORS.get(name, f"vine_{name}") for name in names]
+    noisy = list(map(estimators.of_values, names))
     panels = [
         ("correlation within problems", (early.loc[names], late.loc[names])),
         *(
-            (label, (noise.loc[quantity].reindex(estimators),))
+            (label, (noise.loc[quantity].reindex(noisy),))
             for quantity, label in {
                 "signal_ratio": "gradient's signal over RLOO's",
                 "trace_ratio": "gradient's noise over RLOO's",

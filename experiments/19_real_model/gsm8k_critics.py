@@ -18,7 +18,7 @@ import pandas as pd
 from analysis.sampling.rollouts import read_saved
 from analysis.truth import FOLDER, read_truth, write_truth
 from vineppo.distributed import init_distributed
-from vineppo.encoding import encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.models import load_model
 from vineppo.recipes.yes_no import YesNo, ZeroShot
 from vineppo.run_dir.config import read_config
@@ -60,7 +60,7 @@ else:
 critic_config = replace(config.critic, **form)
 config = replace(config, num_iterations=max(num_epochs, 1), critic=critic_config)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-prompts = encode_train_problems(config, loaded, load_task(config.task).train_P)
+prompts = encode_problems(config, loaded, load_task(config.task).train_P, config.task.too_long)
 problems = {prompt.problem.id: prompt.problem for prompt in prompts}
 old, new = (
     [one for i in iterations.split(",") for one in read_saved(run, int(i), problems.__getitem__)]

@@ -1,6 +1,5 @@
 """Action ranking from tables: accuracies by hand, redrawing, the figure, and bad tables."""
 
-import csv
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ from analysis.action_ranking import (
     SCHEMA,
     accuracies,
     draw_method,
-    group_of,
     read_states,
 )
 from analysis.sampling.journal import settings_path, write_settings
@@ -150,30 +148,10 @@ def test_seeds_with_unlike_samples_are_not_pooled(tmp_path, capsys):
     assert "are seeds of ppo, but num_samples is 256 in the one and 128 in the other" in error
 
 
-@pytest.mark.parametrize(
-    ("prefix_length", "group"),
-    [(0, "query"), (1, "first third"), (3, "first third"), (4, "middle third"), (6, "middle third"),
-     (7, "last third"), (9, "last third")],
-)  # fmt: skip
-def test_thirds_are_of_the_response(prefix_length, group):
-    assert group_of(prefix_length, 10) == group
-
-
 def test_a_critic_that_values_only_some_alternatives_is_left_out(tmp_path):
     steps = [*QUERY[:2], QUERY[2] | {"predictions": {}}, *MIDDLE]
     rows = rows_of([write_table(tmp_path, steps)], [1])
     assert {row.predictor for row in rows} == {"mc_1"}
-
-
-def test_pairs_that_the_truth_does_not_resolve_leave_the_accuracy_undefined(tmp_path, capsys):
-    steps = make_steps("p", 2, (100, 101, 102), ((0,), (1,), (1,)))
-    write_table(tmp_path, steps)
-    out = tmp_path / "out"
-    assert main(["action-ranking", str(tmp_path), f"--out={out}", "--continuations=1"]) == 0
-    row, *_ = csv.DictReader((out / "action_ranking.csv").read_text().splitlines())
-    # The last is the best; two predictions tie for the highest.
-    assert (row["num_resolved_pairs"], row["pairwise"], row["top1"]) == ("0", "", "0.5")
-    assert capsys.readouterr().err == ""
 
 
 def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
@@ -196,25 +174,23 @@ def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
 
 
 def test_the_figure_shows_the_numbers(tmp_path):
-    tables = [write_table(tmp_path, checkpoint=checkpoint) for checkpoint in (0, 4)]
-    rows = accuracies([read_states(path) for path in tables], [1])
-    with figures.panels(1, 3) as (_, axes):
+    rows = accuracies([read_states(write_table(tmp_path))], [1])
+    with figures.panels(1, 2) as (_, axes):
         looks = styles(["mc_1", "critic"])
         draw_method(axes, rows, looks)
-        shown = [
-            {(round(line.get_xdata()[0]), line.get_color()): line.get_ydata()[0]
-             for line in axis.get_lines() if line.get_marker() != "None"}
+        top1, pairwise = (
+            {(round(x), line.get_color()): y for line in axis.get_lines()
+             for x, y in line.get_xydata()}
             for axis in axes
-        ]  # fmt: skip
+        )  # fmt: skip
         mc, critic = looks["mc_1"]["color"], looks["critic"]["color"]
-        assert axes[0].get_title() == "PPO, seed 1"
-        assert shown[0] == {(0, mc): 1, (1, mc): 1, (0, critic): 0, (1, critic): 0}
-        assert shown[2] == {(0, mc): 0.75, (1, mc): 1, (0, critic): 0.75, (1, critic): 0}
-        assert [text.get_text() for text in axes[2].get_xticklabels()] == [
-            "query\n(1)", "middle\nthird\n(1)",
+        assert axes[0].get_title(loc="left") == "PPO, seed 1, iteration 4"
+        assert [text.get_text() for text in axes[1].get_xticklabels()] == [
+            "boundaries\n(1)", "query\n(1)", "middle\nthird\n(1)",
         ]  # fmt: skip
-        chance = [line.get_ydata()[0] for line in axes[0].get_lines() if line.get_color() == "0.6"]
-        assert chance == pytest.approx([1 / 3, 1 / 3])
+        assert (top1[0, mc], top1[0, critic]) == (1, 0)
+        assert pairwise == {(0, mc): 1, (1, mc): 0.75, (2, mc): 1,
+                            (0, critic): 0, (1, critic): 0.75, (2, critic): 0}  # fmt: skip
 
 
 def lack_column(path):
@@ -277,14 +253,6 @@ def test_a_checkpoint_without_states_to_rank_is_named_and_left_out(tmp_path, cap
     assert f"{empty}: no state has 3 next steps to rank" in capsys.readouterr().out
 
 
-def test_a_table_that_is_given_twice_is_refused(tmp_path, capsys):
-    paths = [tmp_path / name for name in ("a", "b")]
-    for path in paths:
-        write_table(path)
-    assert main(["action-ranking", *map(str, paths), "--continuations=1"]) == 2
-    assert "are of one run and checkpoint" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -305,17 +273,3 @@ def test_bad_arguments_are_one_line(tmp_path, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_a_table_comes_back(tmp_path):
-    path = write_table(tmp_path)
-    states = read_states(path)
-    assert list(states["is_over"]) == [False, False, True]
-    assert list(states["group"]) == ["query", "middle third", "last third"]
-    for found, steps in zip(states.to_dict("records"), (QUERY, MIDDLE, OVER), strict=True):
-        assert found["num_correct"].tolist() == [step["num_correct"] for step in steps]
-        assert found["draws"].tolist() == [list(step["draws_D"]) for step in steps]
-        values = [step["predictions"]["critic"] for step in steps]
-        assert found["predictions"]["critic"].tolist() == values
-    assert (set(states["name"]), set(states["seed"])) == ({"ppo"}, {1})
-    assert find_tables(tmp_path, FOLDER) == [path]

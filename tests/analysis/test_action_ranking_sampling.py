@@ -1,6 +1,5 @@
 """Alternatives and what follows them: on a walk of known values, and by a real engine, killed."""
 
-import itertools
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,36 +21,30 @@ from support.uncertain import UNCERTAIN
 from support.walks import CREDIT, walk_config
 
 from analysis.__main__ import main
-from analysis.action_ranking import FOLDER, SCHEMA, read_states
+from analysis.action_ranking import FOLDER
 from analysis.sampling.alternatives import (
-    ROUND,
     branch,
     follow,
     next_step_length,
     propose,
     ranking_rows,
-    sample_alternatives,
 )
-from analysis.sampling.journal import Journal, Meter
-from analysis.sampling.policies import Checkpoint, choose_checkpoints, make_tables
-from analysis.sampling.returns import request_of
+from analysis.sampling.journal import Journal
+from analysis.sampling.policies import Checkpoint
 from analysis.sampling.rollouts import RolloutState
+from analysis.tables import find_tables
 from vineppo.config.schema import GradingConfig, SamplingConfig
 from vineppo.errors import UserError
 from vineppo.recipes.cutpoints import CutpointsSegmenter
 from vineppo.rollouts import Prompt, Sampler, State
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.config import read_config
 from vineppo.run_dir.tables import read_parquet
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
-from vineppo.segment.token_texts import token_texts
 from vineppo.tasks.grading import Grader
 from vineppo.types import Rollout, StepSpan
 
 LINES = LinesSegmenter("lines")
 PAIRS = TokensSegmenter("tokens", 4)  # two moves of the walk a step
 BUDGET = 40
-PROPOSED, FOLLOWED = b'"alternatives"', b'"returns_K"'  # in the lines of a journal
 
 
 def ids(*positions):
@@ -66,19 +59,22 @@ def walker():
         yield Sampler(RandomWalkEngine(), grader, TOKENIZER, sampling_config, seed=3)
 
 
-def alternatives_at(walker, start, prefix, segmenter=LINES, limit=5, num_proposals=4 * ROUND):
-    state = State(Prompt(problem(start), prompt_ids(start)), prefix)
-    requests = [request_of(state, num_proposals, ("x",), "0")]
-    with Meter("walk", 1, 0, walker.engine) as meter:
-        ((_, found),) = sample_alternatives(walker, segmenter, requests, limit, meter, {"0": ()})
+def alternatives_at(walker, start, prefix, segmenter=LINES, limit=5, num_proposals=64):
+    rollout = SimpleNamespace(logprobs_T=(-0.5,) * len(prefix))
+    state = SimpleNamespace(
+        rollout=rollout, after=lambda: State(Prompt(problem(start), prompt_ids(start)), prefix)
+    )
+    settings = {"num_proposals": num_proposals, "num_alternatives": limit}
+    checkpoint = SimpleNamespace(iteration=1, title="walk", settings=settings)
+    ((found,), _) = propose(walker, checkpoint, [state], segmenter)
     return found
 
 
 def test_the_walk_has_two_next_steps_as_often_as_it_takes_them(walker):
-    found = alternatives_at(walker, 2, ids(3, 2), num_proposals=4000)
+    found = alternatives_at(walker, 2, ids(3, 2), num_proposals=1000)
     assert {one.step_ids for one in found} == {ids(1), ids(3)}
     share = {one.step_ids: one.num_proposed / one.num_proposals for one in found}
-    assert share[ids(3)] == pytest.approx(UP, abs=4 * math.sqrt(UP * (1 - UP) / 4000))
+    assert share[ids(3)] == pytest.approx(UP, abs=4 * math.sqrt(UP * (1 - UP) / 1000))
     assert [one.final_return for one in found] == [None, None]
 
 
@@ -89,15 +85,6 @@ def test_steps_come_in_the_order_of_the_proposals_whichever_ends_first(walker):
     ends = [len(sample(request)) for request in walker.engine.requests]
     assert ends != sorted(ends)  # or the order of the proposals were that of their ends
     assert len({request.seed for request in walker.engine.requests}) == len(firsts)
-
-
-def test_a_state_asks_for_more_only_while_it_lacks_alternatives(walker):
-    found = alternatives_at(walker, 2, (), limit=2)
-    assert len(walker.engine.requests) == ROUND == found[0].num_proposals
-    before = len(walker.engine.requests)
-    found = alternatives_at(walker, 2, (), limit=3, num_proposals=2 * ROUND + 1)
-    assert len(walker.engine.requests) - before == 2 * ROUND + 1 == found[0].num_proposals
-    assert sum(one.num_proposed for one in found) == 2 * ROUND + 1
 
 
 def test_a_step_that_ends_the_response_has_its_graded_return(walker):
@@ -156,7 +143,7 @@ def walk_job(tmp_path):
         spans_S=tuple(StepSpan(start, start + 2) for start in (0, 2, 4, 6)),
     )
     settings = {
-        "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 4000,
+        "checkpoint": 1, "num_proposals": 32, "num_alternatives": 5, "num_samples": 1000,
         "num_draws": 7,
     }  # fmt: skip
     checkpoint = Checkpoint(tmp_path, 1, "", tmp_path / "a.parquet", settings)
@@ -166,7 +153,7 @@ def walk_job(tmp_path):
 
 def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_path):
     checkpoint, states, journal = walk_job(tmp_path)
-    proposed, _ = propose(walker, checkpoint, states, LINES, journal)
+    proposed, _ = propose(walker, checkpoint, states, LINES)
     chosen = {
         f"{place} {one.step_ids[0]}": (states[place], one)
         for place, alternatives in enumerate(proposed)
@@ -184,69 +171,18 @@ def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_pat
     for place, position, used in ((0, 1, 6), (0, 3, 6), (1, 2, 8)):
         counted = counts_of[f"{place} {DIGITS[position]}"]
         true = value(position, BUDGET - used)
-        error = math.sqrt(true * (1 - true) / 4000)
-        assert counted["num_correct"] / 4000 == pytest.approx(true, abs=4 * error)
-        assert (counted["num_samples"], len(counted["draws_D"])) == (4000, 7)
+        error = math.sqrt(true * (1 - true) / 1000)
+        assert counted["num_correct"] / 1000 == pytest.approx(true, abs=4 * error)
+        assert (counted["num_samples"], len(counted["draws_D"])) == (1000, 7)
     assert {key for key in chosen if key[0] == "1"} == {f"1 {DIGITS[0]}", f"1 {DIGITS[2]}"}
     _, at_the_end = chosen[f"1 {DIGITS[0]}"]
     assert at_the_end.final_return == 0
     assert counts_of[f"1 {DIGITS[0]}"] == {
-        "num_samples": 4000, "num_correct": 0, "num_truncated": 0, "num_tokens": 0,
+        "num_samples": 1000, "num_correct": 0, "num_truncated": 0, "num_tokens": 0,
         "draws_D": (0,) * 7,
     }  # fmt: skip
     seeds = [request.seed for request in walker.engine.requests]
     assert len(set(seeds)) == len(seeds)  # proposals, truth and draws are independent
-
-
-OPTIONS = ["--checkpoints=1", "--states=6", "--samples=16", "--draws=4",
-           "--alternatives=4", "--proposals=48", "--continuations=1,2"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tables(trained_path, tmp_path_factory):  # noqa: F811
-    """The table of checkpoint 1 undisturbed, and one whose sampling broke off twice."""
-    folder = tmp_path_factory.mktemp("ranking")
-    settings = {
-        "num_states": 6, "num_alternatives": 4, "num_proposals": 48, "num_samples": 16,
-        "num_draws": 4, "seed": 0,
-    }  # fmt: skip
-    (whole,), (broken,) = (
-        choose_checkpoints([trained_path], "1", folder / name, FOLDER, settings)
-        for name in ("whole", "broken")
-    )
-    journal = broken.table.with_suffix(".partial.jsonl")
-    make_tables([whole], SCHEMA, ranking_rows)
-    for kind in (PROPOSED, FOLLOWED):  # among the proposals, and among what follows
-        with pytest.MonkeyPatch.context() as patch:
-            break_when(patch, lambda kind=kind: count_of(journal, kind) >= 3)
-            with pytest.raises(KeyboardInterrupt):
-                make_tables([broken], SCHEMA, ranking_rows)
-        assert not broken.table.exists()
-    rows = read_parquet(whole.table)
-    assert count_of(journal, PROPOSED) == rows[0]["num_drawn_states"]
-    left = sum(not row["is_terminal"] for row in rows)
-    assert 3 <= count_of(journal, FOLLOWED) < 2 * left
-    make_tables([broken], SCHEMA, ranking_rows)
-    assert not journal.exists()
-    return folder, whole.table, broken.table
-
-
-def count_of(journal, kind):
-    return journal.read_bytes().count(kind) if journal.exists() else 0
-
-
-def break_when(patch, is_time):
-    """A KeyboardInterrupt between two steps of the engine."""
-
-    def tick(_):
-        if is_time():
-            raise KeyboardInterrupt
-
-    def advance(meter):
-        meter.done += 1
-
-    patch.setattr(Meter, "tick", tick)
-    patch.setattr(Meter, "advance", advance)
 
 
 def test_a_segmenter_that_needs_entropies_is_refused(tmp_path):
@@ -257,74 +193,22 @@ def test_a_segmenter_that_needs_entropies_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_table_that_was_broken_off_is_the_same(tables):
-    _, whole, broken = tables
-    assert read_parquet(broken) == read_parquet(whole)
-
-
-@pytest.mark.slow
-def test_alternatives_are_distinct_whole_steps_at_states_of_the_rollouts(tables, trained_path):  # noqa: F811
-    segmenter = read_config(trained_path).credit.segmenter
-    tokenizer = open_tokenizer(trained_path)
-    rollouts = {
-        (row["problem_id"], row["rollout_index"]): row
-        for row in RunDir(trained_path).read_rollouts(2)
-    }
-    assert {"query"} < set(read_states(tables[1])["group"])
-    by_state = itertools.groupby(
-        read_parquet(tables[1]), lambda row: (row["problem_id"], row["rollout_index"],
-                                              row["step_index"])
-    )  # fmt: skip
-    for (problem_id, index, step_index), of_state in by_state:
-        steps = list(of_state)
-        row = rollouts[problem_id, index]
-        prefix = row["response_ids"][: row["step_starts"][step_index]]
-        assert len(prefix) == steps[0]["prefix_length"]
-        assert 3 <= len(steps) <= 4
-        assert len({tuple(step["step_ids"]) for step in steps}) == len(steps)
-        assert sum(step["num_proposed"] for step in steps) <= steps[0]["num_proposals"] <= 48
-        for step in steps:
-            whole = [*prefix, *step["step_ids"]]
-            more = [] if step["is_terminal"] else tokenizer.encode("1+1=2\n2+2=4\n")
-            texts = token_texts(tokenizer, [*whole, *more])
-            ends = [span.end for span in segmenter.spans(texts)]
-            assert [end for end in ends if len(prefix) < end <= len(whole)] == [len(whole)]
-            assert step["step_text"] == "".join(texts[len(prefix) : len(whole)])
-            assert set(step["draws_D"]) <= {0, 1}
-            assert len(step["draws_D"]) == 4
-            is_end = step["step_ids"][-1] == tokenizer.eos_token_id or len(whole) == 64
-            assert step["is_terminal"] == is_end
-            critic = dict(step["predictions"])["critic"]
-            if is_end:
-                assert step["num_correct"] in (0, 16)
-                assert set(step["draws_D"]) == {step["num_correct"] // 16} == {critic}
-                assert step["num_tokens"] == 0
-            else:
-                assert step["num_tokens"] >= 16
-                assert critic not in (0, 1)
-                asked = dict(step["predictions"])["asked"] * 9
-                assert asked == pytest.approx(round(asked)) or asked == 4.5
-
-
-def open_tokenizer(run_path):
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(run_path / "checkpoints/iter_000001/policy")
-
-
-@pytest.mark.slow
-def test_what_is_there_is_reported_without_an_engine(tables, trained_path, capsys, monkeypatch):  # noqa: F811
-    out = tables[0] / "whole"
-    monkeypatch.setattr("analysis.sampling.policies.open_policies", None)
-    before = tables[1].stat().st_mtime_ns
-    assert main(["action-ranking", str(trained_path), f"--out={out}", *OPTIONS]) == 0
-    assert capsys.readouterr().out.split()[0] == str(tables[1])
-    assert tables[1].stat().st_mtime_ns == before
-    assert (out / "action_ranking.png").stat().st_size > 1000
-    text = (out / "action_ranking.csv").read_text()
+@pytest.mark.usefixtures("lasting_process_group")
+def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa: F811
+    command = ["action-ranking", str(trained_path), f"--out={tmp_path}", "--checkpoints=1",
+               "--states=4", "--samples=8", "--draws=4", "--alternatives=3", "--proposals=32",
+               "--continuations=1,2"]  # fmt: skip
+    assert main(command) == 0
+    text = (tmp_path / "action_ranking.csv").read_text()
     assert {line.split(",")[5] for line in text.splitlines()[1:]} == {
         "mc_1", "mc_2", "critic", "tuned", "probe", "asked"
     }  # fmt: skip
-    other = [*OPTIONS, "--samples=17"]
-    assert main(["action-ranking", str(trained_path), f"--out={out}", *other]) == 2
-    assert "was made with num_samples 16, now it is 17" in capsys.readouterr().err
+    (table,) = find_tables(tmp_path, FOLDER)
+    for step in read_parquet(table):
+        assert len(step["draws_D"]) == 4
+        if step["is_terminal"]:  # its one return is all of them, and its value
+            values = {step["num_correct"] / 8, *step["draws_D"]}
+            assert values == {dict(step["predictions"])["critic"]}
+    monkeypatch.setattr("analysis.sampling.policies.open_policies", None)
+    assert main(command) == 0  # what is there is reported without an engine
+    assert main([*command, "--samples=17"]) == 2

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ from vineppo.types import Problem, Rollout, StateValue, StepSpan
 from vineppo.values.group_mean import GroupMean
 
 CPU = torch.device("cpu")
-EXACT = 0  # --projection
+EXACT = 0  # size of a sketch
 
 
 def saved_rollout(problem, index, response_ids, reward, values=None):
@@ -108,23 +109,16 @@ def test_gradients_are_those_of_the_loss_by_hand(config, aggregation, weight):
     loaded = load_model(config.model.path, "float32", "sdpa")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).eval()
     size = sum(parameter.numel() for parameter in module.parameters())
-    set_advantages(GROUPS, ADVANTAGES, config, is_whitened=False)
+    set_advantages(GROUPS, ADVANTAGES, config)
     sketch = CountSketch(size, EXACT, 0, CPU)
     chosen_C = chosen_coordinates(size, 1000, seed=0)
     rows_ND, rows_NC = problem_gradients(module, config, GROUPS, sketch, chosen_C, lambda: None)
     expected_ND = by_hand(loaded.model, 0.7, weight)
     np.testing.assert_array_equal(rows_NC, rows_ND[:, chosen_C])
     np.testing.assert_allclose(rows_ND, expected_ND, atol=1e-6, rtol=1e-4)
-    gram_NN = inner_products(rows_ND, rows_ND)
+    gram_NN = inner_products(rows_ND)
     explicit = expected_ND.astype(float)
     np.testing.assert_allclose(gram_NN, explicit @ explicit.T, rtol=1e-4)
-
-
-def test_whitening_is_over_all_trained_tokens_of_all_problems(config):
-    set_advantages(GROUPS, ADVANTAGES, config, is_whitened=True)
-    flat = [a for group in GROUPS for one in group for a in one.tokens_T["loss_advantages"]]
-    raw = np.array([a for of in ADVANTAGES for advantages_T in of for a in advantages_T])
-    assert flat == pytest.approx((raw - raw.mean()) / raw.std(), abs=1e-6)
 
 
 def test_a_sketch_is_linear_and_its_inner_products_unbiased_with_the_stated_variance():
@@ -148,8 +142,8 @@ def test_a_sketch_is_linear_and_its_inner_products_unbiased_with_the_stated_vari
 def test_inner_products_over_several_chunks(monkeypatch):
     rows = np.array([[1.0, 0.0, 3.0], [1.0, 2.0, -1.0]], np.float32)
     monkeypatch.setattr("analysis.sampling.gradients.CHUNK", 2)
-    assert inner_products(rows[:, :2], rows[:, :2]).tolist() == [[1, 1], [1, 5]]
-    assert inner_products(rows, rows[:1]).tolist() == [[10], [-2]]
+    assert inner_products(rows[:, :2]).tolist() == [[1, 1], [1, 5]]
+    assert inner_products(rows).tolist() == [[10, -2], [-2, 6]]
 
 
 def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
@@ -234,7 +228,7 @@ def test_trees_by_their_names(config):
     assert prices.sampled_tokens([[group]] * 2, [unbiased, paper], {}).tolist() == [[8], [8]]
     for one, trained in ((unbiased, 12), (paper, 8)):  # those of no advantage too
         found = [advantages_of(one, group)]
-        set_advantages([group], found, config, False, one.credit)
+        set_advantages([group], found, config, one.credit)
         assert sum(sum(leaf.tokens_T["is_trained"]) for leaf in group) == trained
     for wrong, can_sample in ((names, False), ("tree_2_2_1", True), ("tree_2", True)):
         with pytest.raises(UserError, match="--estimators: tree"):
@@ -282,20 +276,6 @@ def test_which_estimators_there_are(config):
             names(wanted)
     with pytest.raises(UserError, match="vine_1 to vine_2"):
         names("vine_3", 2)
-
-
-def test_the_runs_own_estimator_takes_the_values_that_feed_it(configs):
-    config = load_config(
-        TrainConfig,
-        str(configs / "demo_vineppo.jsonnet"),
-        ['values={"credit": "others", "predictors": {"others": {"kind": "group_mean"}}}'],
-    )
-    group = [saved_rollout("a", i, (7, 4, 5), float(i)) for i in range(2)]
-    assert "vine_others" not in [one.name for one in choose_estimators(config, group, "all")]
-    for one in group:
-        one.steps_S["values/others"] = [1 - one.reward] * 2
-    (own,) = choose_estimators(config, group, "vine_others")
-    assert advantages_of(own, group) == [[0, 0, -1], [0, 0, 1]]
 
 
 def test_continuations_of_some_states_are_read_back(configs, tmp_path):
@@ -376,8 +356,9 @@ def test_prices_by_hand(configs):
     eight = changed(ppo, rollouts={"num_prompts": 8})
     assert prices.learning_seconds([slow, row, row], eight) == 0.5
     assert math.isnan(prices.learning_seconds([], eight))
-    rates = prices.Rates.of([row], eight, 0.25)  # gae pays for the critic
-    assert (rates.without_critic_s, rates.with_critic_s) == (0.375, 0.5)
+    both = [SimpleNamespace(values_from=name) for name in ("critic", None)]
+    found = prices.seconds(np.array([[100], [100]]), both, [row], eight, 0.25)
+    assert found[:, 0] == pytest.approx([0.2 + 0.5, 0.2 + 0.375])  # gae pays for the critic
     for further, is_known in ((ppo.critic, False), (GroupMean.Config("group_mean"), True)):
         beside = replace(eight, values=ValuesConfig(None, {"further": further}))
         assert math.isfinite(prices.learning_seconds([row], beside)) is is_known

@@ -19,7 +19,6 @@ from analysis.sampling.kl import (
     FOLDER,
     SAMPLE_SCHEMA,
     cells_of,
-    choose_prompts,
     exact_kl,
     read_samples,
 )
@@ -27,10 +26,7 @@ from analysis.sampling.policies import Policies
 from analysis.tables import table_path
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.errors import UserError
 from vineppo.models import load_model
-from vineppo.rollouts import Prompt
-from vineppo.run_dir.tables import write_parquet
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout
 
@@ -147,26 +143,6 @@ def check_refusals(cases, tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         assert message in error
-
-
-def test_a_half_written_table_is_refused(tmp_path):
-    path = tmp_path / "iter_000001.parquet"
-    rows = samples(("a", 0, 4, 1.0, 1.0)).to_dict("records")
-    write_parquet(path, rows, SAMPLE_SCHEMA)
-    assert read_samples(path).to_dict("records") == rows
-    path.write_bytes(path.read_bytes()[:80])
-    with pytest.raises(UserError, match="no complete parquet file"):
-        read_samples(path)
-
-
-def test_the_problems_are_a_seeded_sample():
-    prompts = [Prompt(Problem(str(i), "", ""), ()) for i in range(20)]
-    chosen = [int(prompt.problem.id) for prompt in choose_prompts(prompts, 8, seed=0)]
-    assert chosen == sorted(set(chosen))
-    assert len(chosen) == 8
-    assert choose_prompts(prompts, 8, seed=0) == [prompts[i] for i in chosen]
-    assert choose_prompts(prompts, 8, seed=1) != [prompts[i] for i in chosen]
-    assert choose_prompts(prompts, 99, seed=0) == prompts
 
 
 @pytest.mark.slow

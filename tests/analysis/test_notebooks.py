@@ -5,6 +5,7 @@ import re
 import nbclient
 import nbformat
 import pytest
+from support.grids import grid
 
 from analysis.notebooks import REPOSITORY
 
@@ -26,8 +27,9 @@ def numbers(texts):
     return [float(found) for text in texts for found in re.findall(r"-?\d+\.\d+", text)]
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_runs_and_gives_what_is_stored(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", grid("compare_runs", slow=["value_accuracy"]))
+def test_a_notebook_runs_and_gives_what_is_stored(name, tmp_path, monkeypatch):
+    path = FOLDER / f"{name}.ipynb"
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path))

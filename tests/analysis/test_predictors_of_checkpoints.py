@@ -2,7 +2,6 @@
 
 import json
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
 import torch
@@ -186,18 +185,6 @@ def test_probes_read_the_policys_hidden_states_in_training_and_at_a_checkpoint(c
     # Who does not ask gets none.
     add_logprobs(rollouts, models.policy, reference, [], config)
     assert {one.hidden_SH is None for one in rollouts} == {True}
-
-
-def test_a_branch_has_the_baseline_of_the_rollout_that_it_leaves(own_config):
-    """The mean of the others: the branch has no reward."""
-    rollouts = [rollout(0, 1.0), rollout(1, 0.0), rollout(2, 1.0)]
-    branches = [replace(rollout(index, float("nan")), steps_S={}) for index in (1, 1, 0)]
-    mine, others = predictors_at(own_config, None)
-    for predictor in (mine, others):
-        predictor.estimate(rollouts)
-        predictor.estimate_branches(branches, rollouts)
-    assert [one.values_S("others") for one in branches] == [[1, 1], [1, 1], [0.5, 0.5]]
-    assert branches[0].values_S("mine") == [2, 2]
 
 
 def test_who_reads_returns_values_states_that_have_them(configs, tmp_path):

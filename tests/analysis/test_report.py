@@ -18,7 +18,6 @@ from support.report_runs import (
     HOSTILE,
     HOSTILE_ID,
     HOSTILE_NAME,
-    add_analysis,
     add_critic,
     add_hostile_rollout,
     give_hostile_name,
@@ -28,16 +27,7 @@ from support.report_runs import (
 
 from analysis import figures
 from analysis.__main__ import main
-from analysis.frames import read_run
-from analysis.report.curves import (
-    CRITIC,
-    costs_table,
-    draw_metric,
-    logged,
-    running_mean,
-    thinned,
-)
-from analysis.report.page import other_html, script_json
+from analysis.report.page import script_json
 from vineppo.run_dir import RunDir
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +154,6 @@ def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_pa
             "--iterations must be all, last, ends, spaced:N or numbers with commas",
         ),
         (["--problems", "0"], "--problems must be at least 1, got 0"),
-        (["--with", "nowhere"], "--with nowhere is no directory"),
     ],
 )
 def test_options_that_cannot_be_are_one_line(run_path, options, message, capsys):
@@ -183,41 +172,6 @@ def test_runs_of_different_tasks_are_not_drawn_on_one_axis(two_run_paths, tmp_pa
     assert not out.exists()
 
 
-def test_the_costs_are_means_over_the_runs_of_a_method(run_path, tmp_path):
-    shutil.copytree(run_path, tmp_path / "second")
-    add_metrics(tmp_path / "second", **{"tokens/values": 60_000, "tokens/prompt": None})
-    html = costs_table([read_run(run_path), read_run(tmp_path / "second")])
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", html)
-    # 12 iterations of 8,000 tokens, and of 40,000 or 60,000; 120 s.
-    assert cells == ["vine", "2", "12", "96,000", "600,000", "–", "–", "120 s", "5,800", "–"]
-
-
-def test_runs_that_are_tested_on_fewer_problems_are_not_said_to_be_on_all(two_run_paths, tmp_path):
-    whole = "100 test problems, 4 sample(s) each; the intervals"
-    html, _ = make_page(*two_run_paths, out=tmp_path / "out")
-    assert whole in html
-    run_dir = RunDir(two_run_paths[1])
-    run_dir.write_evaluation(12, run_dir.read_evaluation(12) | {"num_problems": 50})
-    html, _ = make_page(*two_run_paths, out=tmp_path / "out")
-    assert f"{whole[:35]} or 50 test problems, 4 sample(s) each; the intervals" in html
-
-
-def test_figures_of_other_analyses_are_shown(run_path, tmp_path):
-    add_analysis(run_path / "analysis" / "value-accuracy")
-    html, _ = make_page(run_path, out=tmp_path / "out")
-    assert "<h2>Value accuracy</h2>" in html
-    # An inch of a figure is 105 pixels of the page.
-    assert html.count('alt="value accuracy') == 2
-    assert 'alt="value accuracy scatter" width="105"' in html
-
-
-@pytest.mark.parametrize("place", ["", "value-accuracy"])
-def test_other_analyses_are_found_in_a_folder_and_under_their_name(place, tmp_path):
-    add_analysis(tmp_path / place)
-    assert other_html("value-accuracy", [tmp_path], []).count("<img") == 2
-    assert other_html("action-ranking", [tmp_path], []) == ""
-
-
 def test_an_installed_package_has_the_page_s_files():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"].get("analysis", [])
@@ -225,30 +179,9 @@ def test_an_installed_package_has_the_page_s_files():
     assert carried >= set((ROOT / "analysis" / "report" / "web").iterdir())
 
 
-def test_the_critic_is_drawn_where_a_run_has_one(two_run_paths):
-    runs = [read_run(path) for path in two_run_paths]
-    assert logged(runs, [*CRITIC]) == []
-    add_metrics(two_run_paths[1], **{"critic/loss": 0.125})
-    runs = [read_run(path) for path in two_run_paths]
-    assert logged(runs, [*CRITIC]) == ["critic/loss"]
-    with figures.panels(1, 1) as (_, axes):
-        draw_metric(axes[0], runs, ["vine", "gae"], "critic/loss")
-        vine, gae = axes[0].get_lines()
-        assert len(vine.get_xdata()) == 0
-        assert list(gae.get_xdata()) == list(range(1, 13))
-        assert list(gae.get_ydata()) == [0.125] * 12
-
-
-def test_a_line_of_a_long_run_has_means_of_neighbours(monkeypatch):
-    values = pd.Series([1.0, 2.0, 3.0], index=[5, 6, 7])
-    assert thinned(values).equals(values)
-    monkeypatch.setattr("analysis.report.curves.MAX_POINTS", 2)
-    assert thinned(values).equals(pd.Series([1.5, 3.0], index=[5, 7]))
-
-
 @pytest.mark.parametrize("reach", [0, 1, 3, 50])
 def test_the_running_mean_of_a_line_is_that_line_away_from_its_ends(reach):
     values = pd.Series(np.arange(50.0))
-    smooth = running_mean(values, reach)
+    smooth = figures.running_mean(values, reach)
     assert np.allclose(smooth[reach : 50 - reach], values[reach : 50 - reach])
     assert smooth[0] == np.mean(values[: reach + 1])

@@ -8,11 +8,9 @@ from support.browser import find_browser, open_tab
 from support.report_runs import (
     HOSTILE,
     HOSTILE_ID,
-    HOSTILE_NAME,
     add_critic,
     add_hostile_rollout,
     add_truth,
-    give_hostile_name,
 )
 
 from analysis.__main__ import main
@@ -192,24 +190,3 @@ def test_a_hostile_text_is_shown_and_does_nothing(tab, report):
     assert tab.run("document.querySelectorAll('b, img[src=x]').length") == 1  # the header's own
     # A line of 3,000 letters does not widen the page.
     assert tab.run("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_a_hostile_name_of_a_run_is_shown_and_does_nothing(browser_tab, built_methods, tmp_path):
-    path = shutil.copytree(built_methods / "vine_1", tmp_path / "<b>&amp;")
-    give_hostile_name(path)
-    assert main(["report", str(path), "--out", str(tmp_path)]) == 0
-    browser_tab.complaints.clear()
-    browser_tab.open((tmp_path / "report.html").as_uri())
-    assert browser_tab.complaints == []
-    assert browser_tab.run("document.title") == f"Runs: {HOSTILE_NAME}"
-    assert browser_tab.run("document.querySelectorAll('img[src=x]').length") == 0
-    assert HOSTILE_NAME in browser_tab.run("document.body.textContent")
-
-
-def test_without_scripts_the_page_says_where_the_responses_are(tab, report):
-    tab.call("Emulation.setScriptExecutionDisabled", value=True)
-    tab.open(report)
-    (text,) = texts(tab, "noscript p")
-    assert tab.run("document.querySelector('noscript p').getClientRects().length") == 1
-    tab.call("Emulation.setScriptExecutionDisabled", value=False)
-    assert text.startswith("The rollout viewer needs JavaScript")

@@ -1,13 +1,11 @@
 """What the rollout viewer shows: each step's text, advantage, returns, critic's value and truth."""
 
-import json
 import shutil
 
-import pyarrow.parquet as pq
 import pytest
 from support.report_runs import add_critic, add_truth, steps_of, the_error
 
-from analysis.frames import choose_iterations, read_run
+from analysis.frames import read_run
 from analysis.report.page import labels, script_json
 from analysis.report.rollouts import Extent, viewer_data
 from analysis.truth import truth_tables
@@ -51,25 +49,6 @@ def test_a_state_has_its_truth_in_every_rollout_that_passes_it(run_path, tmp_pat
     assert truths["sum/2", 0, 2]["high"] == 1
 
 
-def test_the_policy_that_sampled_a_rollout_goes_before_the_one_after_it(run_path):
-    out = run_path / "analysis" / "ground-truth"  # where ground-truth writes by default
-    add_truth(out, run_path, 12, {("sum/0", 0, 0): 10, ("sum/0", 0, 1): 20})
-    add_truth(out, run_path, 11, {("sum/0", 0, 1): 30})
-    ((table,),) = view(run_path)
-    steps = steps_of(table)
-    shown = [(steps["sum/0", 0, i]["truth"][k]) for i in (0, 1) for k in ("correct", "policy")]
-    assert shown == [10, 12, 30, 11]
-
-
-def test_problems_with_truth_come_first_and_the_rest_is_cut(run_path, tmp_path):
-    add_truth(tmp_path, run_path, 11, {("sum/2", 0, 1): 15})
-    ((table,),) = view(run_path, truth=[tmp_path], num_problems=2, num_responses=1)
-    assert [problem["id"] for problem in table["problems"]] == ["sum/2", "sum/0"]
-    assert [len(problem["responses"]) for problem in table["problems"]] == [1, 1]
-    assert [len(problem["rewards"]) for problem in table["problems"]] == [2, 2]
-    assert table["num_problems"] == 3
-
-
 def test_truth_that_cannot_be_shown_is_one_line(two_run_paths, tmp_path, capsys):
     run_path, other = two_run_paths
     assert the_error(capsys, run_path, "--truth", tmp_path / "no").endswith("no is no directory\n")
@@ -86,61 +65,12 @@ def test_truth_that_cannot_be_shown_is_one_line(two_run_paths, tmp_path, capsys)
     assert error.startswith(f"{table} is no complete parquet file: ")
 
 
-def test_the_right_answer_is_shown_of_the_very_problem(run_path, tmp_path):
-    run_dir = RunDir(run_path)
-    rows = run_dir.read_rollouts(12)
-    renamed = [
-        row | {"problem_id": row["problem_id"].replace("sum", "jsonl/train")} for row in rows
-    ]
-    run_dir.write_rollouts(12, renamed)
-    problems = tmp_path / "problems.jsonl"
-    lines = [{"q": "0+1?", "a": "1"}, {"q": "7+7?", "a": "4"}, {"q": "2+1?", "a": "3"}]
-    problems.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    task = {
-        "kind": "jsonl",
-        "train_path": str(problems),
-        "test_path": str(problems),
-        "num_test_problems": None,
-        "question_field": "q",
-        "answer_field": "a",
-        "solution_field": None,
-        "id_field": None,
-        "prompt": {"kind": "template", "template": "{question}"},
-        "too_long": "refuse",
-        "response_template": "{solution}",
-        "grading": {
-            "extraction": "hash",
-            "reward_path": None,
-            "num_workers": 1,
-            "time_limit_s": 1.0,
-            "truncated_reward": None,
-        },
-    }
-    config = json.loads(run_dir.config_path.read_text())
-    run_dir.config_path.write_text(json.dumps(config | {"task": task}))
-    ((table,),) = view(run_path)
-    # The second problem of the file is not that of the run: the file has changed since.
-    assert [problem["answer"] for problem in table["problems"]] == ["1", None, "3"]
-    problems.unlink()
-    ((table,),) = view(run_path)
-    assert [problem["answer"] for problem in table["problems"]] == [None] * 3
-
-
 def test_without_a_tokenizer_the_texts_are_whole(run_path):
     shutil.rmtree(run_path / "final")
     ((table,),) = view(run_path)
     response = table["problems"][0]["responses"][0]
     assert response["text"] == "0+1=1\n<0&2\n#1"
     assert response["steps"][0] == {"advantage": 0.25, "returns": [0, 1, 0, 1]}
-
-
-def test_an_embedded_model_lends_its_tokenizer(run_path):
-    shutil.rmtree(run_path / "final")
-    config = json.loads((run_path / "config.json").read_text())
-    config["model"] = {"path": "embedded:arithmetic_short"}
-    (run_path / "config.json").write_text(json.dumps(config))
-    ((table,),) = view(run_path)
-    assert table["problems"][0]["responses"][0]["text"] is None
 
 
 def test_numbers_of_a_critic_that_diverged_are_left_out(run_path):
@@ -157,34 +87,8 @@ def test_half_a_table_is_one_clear_line(run_path, kind, capsys):
     assert the_error(capsys, run_path).startswith(f"{path} is no complete parquet file: ")
 
 
-@pytest.mark.parametrize(
-    ("kind", "column"), [("rollouts", "finish_reason"), ("values", "critic_value")]
-)
-def test_a_table_without_a_column_is_one_clear_line(run_path, kind, column, capsys):
-    path = run_path / kind / "iter_000012.parquet"
-    pq.write_table(pq.read_table(path).drop_columns([column]), path)
-    assert the_error(capsys, run_path) == (
-        f"{run_path}: {kind} of iteration 12 have no column {column}\n"
-    )
-
-
 def test_a_rollout_without_an_advantage_a_step_is_one_clear_line(run_path, capsys):
     run_dir = RunDir(run_path)
     first, *others = run_dir.read_rollouts(12)
     run_dir.write_rollouts(12, [first | {"advantages_S": [0.25]}, *others])
     assert "sum/0 0 must have an advantage a step" in the_error(capsys, run_path)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [("ends", [1, 7, 12]), ("all", list(range(1, 13))), ("last", [12]), ("9,3,9", [3, 9])],
-)
-def test_the_iterations_that_are_shown(wanted, expected):
-    assert (
-        choose_iterations(range(1, 13), wanted, "--iterations", "run has no rollouts") == expected
-    )
-
-
-def test_few_iterations_are_shown_once():
-    assert choose_iterations([4], "ends", "--iterations", "run has no rollouts") == [4]
-    assert choose_iterations([4, 8], "ends", "--iterations", "run has no rollouts") == [4, 8]

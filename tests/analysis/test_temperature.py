@@ -1,13 +1,11 @@
 """The temperature sweep: grouped by the configs, best and final by hand, redrawn from its table."""
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main, open_analysis
-from analysis.frames import Run
+from analysis.__main__ import open_analysis
 from analysis.tables import estimate
 from vineppo.run_dir.files import write_atomic
 
@@ -19,12 +17,6 @@ algorithm, by_both_temperatures, by_training_temperature, read_rows, start_of = 
         "algorithm", "by_both_temperatures", "by_training_temperature", "read_rows", "start_of",
     )
 )  # fmt: skip
-FILES = (
-    "temperature.png",
-    "temperature_evaluations.csv",
-    "temperature.csv",
-    "evaluation_temperature.csv",
-)
 
 
 def write_json(path, content):
@@ -137,63 +129,3 @@ def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(pat
     write_json(folder / "e/iter_000008.json", evaluation(0.75, 0.5, samples_per_problem=16))
     both = by_both_temperatures(read_rows(paths[3:4]))
     assert scores(both) == [["PPO", 1, 0.5, 0.75], ["PPO", 1, 1.0, 0.25]]
-
-
-def test_the_same_runs_in_any_order_of_seeds_and_their_table_alone_give_the_same_files(
-    paths, tmp_path, capsys
-):
-    def files(*paths, out):
-        assert main([NAME, *map(str, paths), "--out", str(out)]) == 0
-        assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
-        return {name: (out / name).read_bytes() for name in FILES}
-
-    first = files(*paths, out=tmp_path / "out")
-    assert files(*sorted(paths, reverse=True), out=tmp_path / "other") == first
-    assert files(tmp_path / "out", out=tmp_path / "again") == first
-    assert files(tmp_path / "out", out=tmp_path / "out") == first  # over the table itself
-
-
-def test_what_is_written(paths, tmp_path):
-    out = tmp_path / "out"
-    assert main([NAME, *map(str, paths), "--out", str(out)]) == 0
-    rows = list(csv.DictReader((out / "temperature.csv").read_text().splitlines()))
-    assert [(row["algorithm"], row["temperature"], row["seeds"]) for row in rows] == [
-        ("VinePPO", "0.5", "1 2"),
-        ("VinePPO", "1.0", "1 2"),
-        ("PPO", "1.0", "1 2"),
-    ]
-    assert [rows[2][name] for name in ("final", "best_high", "difference_low", "as_trained")] == [
-        "0.3125",
-        "0.5",
-        "-0.375",
-        "0.3125",
-    ]
-    rows = list(csv.DictReader((out / "evaluation_temperature.csv").read_text().splitlines()))
-    assert (rows[0]["pass@1"], rows[0]["num_seeds"]) == ("0.875", "2")
-
-
-@pytest.mark.parametrize(
-    ("kind", "critic", "name"),
-    [
-        ("gae", "separate", "PPO"),
-        ("gae", "shared", "PPO, shared critic"),
-        ("vine", None, "VinePPO"),
-        ("vine", "separate", "VinePPO, critic measured"),
-        ("own", None, "own"),
-    ],
-)
-def test_the_names_of_algorithms(kind, critic, name):
-    config = {"credit": {"kind": kind}, "critic": critic and {"kind": critic}}
-    assert algorithm(Run(Path(), config)) == name
-
-
-def test_the_start_counts_once_a_seed(tmp_path):
-    """Seed 1 evaluated it in three runs, seed 2 in one, each on its own random numbers."""
-    paths = [
-        write_run(tmp_path / f"run{i}", kind, temperature, seed, (start, 0.5))
-        for i, (kind, temperature, seed, start) in enumerate(
-            (("vine", 0.6, 1, 0.25), ("vine", 1.0, 1, 0.25), ("gae", 1.0, 1, 0.25),
-             ("vine", 1.0, 2, 0.75))
-        )
-    ]  # fmt: skip
-    assert start_of(read_rows(paths)).value == 0.5

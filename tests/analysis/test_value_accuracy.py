@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.accuracy_runs import metric_of, states_of, table_of, write_tiny
 
+from analysis import value_accuracy
 from analysis.__main__ import main
 from analysis.truth import read_truth, write_truth
 from analysis.value_accuracy import SCORES
@@ -21,10 +22,16 @@ FILES = [f"{STEM}_states.parquet", SCORES.name, f"{STEM}.png", f"{STEM}_scatter_
 def drawn(tmp_path_factory):
     """The tiny run, and the directory where its analysis was written."""
     folder = tmp_path_factory.mktemp("drawn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(value_accuracy, "NUM_RESAMPLES", 50)
+        yield from draw(folder)
+
+
+def draw(folder):
     run_path = write_tiny(folder / "run")
-    options = ["--continuations", "1,2", "--num-resamples", "50"]
+    options = ["--continuations", "1,2"]
     assert main(["value-accuracy", str(run_path), "--out", str(folder / "out"), *options]) == 0
-    return run_path, folder / "out", options
+    yield run_path, folder / "out", options
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +90,6 @@ def test_what_the_other_predictors_say(by_hand, table):
     assert "pearson" not in by_hand["boundaries", "constant"]
 
 
-def test_the_floor_is_that_of_a_perfect_estimator_of_as_many_draws(by_hand):
-    # E|X − Y/4| of X ~ B(1, p), Y ~ B(4, p) is 2p(1 − p): X is 1 and the gap 1 − p, or the reverse.
-    floors = [2 * p * (1 - p) for p in (0.25, 0.5, 1, 0)]
-    row = by_hand["boundaries", "mc_1"]
-    assert float(row["mae_floor"]) == pytest.approx(sum(floors) / 4)
-
-
 def test_query_states_are_kept_apart(by_hand, table):
     row = by_hand["query", "critic"]
     # 0.4 and 0.8 of 2/4 and 3/4; no state of a step boundary among them.
@@ -131,7 +131,7 @@ def test_further_predictors_of_a_run_are_measured_as_the_critic_is(tmp_path):
         for name, returns in (("tuned", []), ("group_mean", []), ("vine", [1.0, 0.0]))
     ]  # fmt: skip
     run_dir.write_values(1, [*rows, *further])
-    options = ["--continuations=1,2", "--num-resamples=5"]
+    options = ["--continuations=1,2"]
     assert main(["value-accuracy", str(path), f"--out={tmp_path / 'out'}", *options]) == 0
     scores = SCORES.read(tmp_path / "out")
     names = ["critic", "tuned", "values/group_mean", "vine", *PREDICTORS.split(",")[1:]]

@@ -5,8 +5,14 @@ import pytest
 
 from analysis import figures
 from analysis.value_accuracy import OF_STATES, SCORES
-from analysis.value_figures import at_last, draw_kind, draw_panel, shown, styles, title
-from analysis.value_states import STRATA
+from analysis.value_figures import (
+    at_last,
+    draw_panel,
+    most_telling,
+    shown,
+    styles,
+    title,
+)
 
 
 def table_of(*rows):
@@ -43,26 +49,6 @@ def test_the_overview_shows_the_numbers_of_the_table():
         assert axes[1].get_lines()[:] == []
 
 
-def test_strata_stand_where_they_belong_and_predictors_beside_each_other():
-    rows = table_of(
-        *(
-            {"predictor": name, "stratum": f"{kind} {STRATA[kind][index]}", "metric": "mae"}
-            | {"value": mae}
-            for kind in ("position", "value")
-            for name, index, mae in (("critic", 1, 0.3), ("critic", 3, 0.2), ("mc_9", 3, 0.1))
-        )
-    )
-    looks = styles(["critic", "mc_9"])
-    with figures.panels(1, 2) as (_, axes):
-        for axis, kind in zip(axes, ("position", "value"), strict=True):
-            draw_kind(axis, rows, kind, "mae", looks)
-            critic, fresh = (line.get_xydata() for line in axis.get_lines())
-            assert critic.tolist() == [[1 - 0.15, 0.3], [3 - 0.15, 0.2]]
-            assert fresh.tolist() == [[3 + 0.15, 0.1]]
-        ticks = [[text.get_text() for text in axis.get_xticklabels()] for axis in axes]
-    assert ticks == [["0", "20", "40", "60", "80", "100"], STRATA["value"]]
-
-
 def test_a_figure_shows_all_seeds_together_at_the_last_policy_that_trained():
     rows = pd.DataFrame(
         [
@@ -91,15 +77,16 @@ def test_every_predictor_has_a_name_and_a_look_of_its_own():
     assert len({tuple(look.values()) for look in looks.values()}) == len(names)
     labels = [figures.predictor_label(name) for name in ("mc_3", "mc_train_3")]
     assert labels == ["MC, K = 3", "MC, K = 3, training"]
-
-
-def test_values_that_a_method_is_made_of_have_its_colour_and_all_have_names_of_their_own():
-    names = ["critic", "group_mean", "constant", "mc_9", *figures.PREDICTORS]
-    labels = {figures.predictor_label(name) for name in names}
-    assert len(labels) == len(names) - 1  # the group's mean by either name of it
-    assert not any("_" in label for label in labels)
-    looks = styles([name for name in names if name != "values/group_mean"])
-    assert len({look["color"] for look in looks.values()}) == len(looks)
+    labels = {figures.predictor_label(name) for name in figures.PREDICTORS}
+    assert len(labels) == len(figures.PREDICTORS) - 1  # the group's mean by either name of it
     methods = {"posterior": "martingale", "privileged": "privileged", "critic": "ppo"}
     for predictor, method in methods.items():
-        assert looks[predictor]["color"] == figures.method_styles([method])[method]["color"]
+        color = figures.method_styles([method])[method]["color"]
+        assert styles([predictor])[predictor]["color"].lower() == color
+
+
+def test_a_figure_shows_six_predictors_at_most():
+    names = ["critic", "mc_train_3", "mc_1", "mc_3", "mc_9", "group_mean", "group_mean_others"]
+    kept = ["critic", "mc_1", "mc_3", "mc_9", "group_mean_others"]
+    assert most_telling([*names, "constant"]) == ["critic", "mc_train_3", *kept[1:]]
+    assert most_telling(["tuned", "probe", *names]) == ["critic", "probe", "tuned", *kept[1:4]]

@@ -19,7 +19,7 @@ from support.accuracy_runs import (
     write_tiny,
 )
 
-from analysis.stats.value_scores import Settings, scores
+from analysis.stats.value_scores import scores
 from analysis.value_accuracy import make_cells, score_states
 
 
@@ -27,8 +27,7 @@ def test_known_errors_are_recovered_within_the_intervals(tmp_path):
     facts, values_N = simulate(seed=0)
     path = write_simulated(tmp_path / "run", facts)
     cells = cells_of(path, continuations=(1, NUM_DRAWS))
-    settings = Settings(level=0.999)
-    critic = scores(cells["1", "critic"], settings)
+    critic = scores(cells["1", "critic"])
     errors_N = np.array([fact.critic for fact in facts]) - values_N
     correlation = np.corrcoef(values_N, values_N + errors_N)[0, 1]
     truths = {
@@ -43,8 +42,8 @@ def test_known_errors_are_recovered_within_the_intervals(tmp_path):
     # What the noise of 16 returns does where it is not corrected for is no small matter.
     assert critic["pearson"].high < correlation
     assert critic["explained_variance"].high < truths["explained_variance_corrected"][0]
-    fresh = scores(cells["1", f"mc_{NUM_DRAWS}"], settings)
-    stale = scores(cells["1", f"mc_train_{NUM_DRAWS}"], settings)
+    fresh = scores(cells["1", f"mc_{NUM_DRAWS}"])
+    stale = scores(cells["1", f"mc_train_{NUM_DRAWS}"])
     assert fresh["equivalent_draws"].low < NUM_DRAWS < fresh["equivalent_draws"].high < 15
     assert fresh["mae"].low < fresh["mae_floor"].value < fresh["mae"].high
     assert stale["mae"].low > stale["mae_floor"].value
@@ -60,7 +59,7 @@ def test_the_same_problems_in_several_seeds_are_one_cluster(tmp_path):
     assert (len(pooled.states), pooled.is_whole) == (2 * len(facts), True)
     assert not single.is_whole
     # A copy tells nothing new: as if its states were others' the intervals would be narrower.
-    one, both = scores(single, QUICK), scores(pooled, QUICK)
+    one, both = scores(single, **QUICK), scores(pooled, **QUICK)
     for name in ("bias", "mae", "mse_corrected", "pearson", "pearson_within"):
         for bound in ("value", "low", "high"):
             expected = getattr(one[name], bound)
@@ -74,7 +73,7 @@ def test_within_problems_of_several_seeds_each_policy_has_its_own_mean(tmp_path)
     ]
     paths = write_tiny(tmp_path / "one"), write_tiny(tmp_path / "two", facts=higher, seed=2)
     cells = cells_of(*paths, predictors=("critic",))
-    one, both = (scores(cells[seeds, "critic"], QUICK) for seeds in ("1", "1 2"))
+    one, both = (scores(cells[seeds, "critic"], **QUICK) for seeds in ("1", "1 2"))
     assert both["pearson_within"].value == pytest.approx(one["pearson_within"].value)
     assert both["pearson"].value < one["pearson"].value - 0.01
     assert both["bias"].value == pytest.approx(one["bias"].value + 0.125)
@@ -82,7 +81,7 @@ def test_within_problems_of_several_seeds_each_policy_has_its_own_mean(tmp_path)
 
 def test_a_state_without_a_prediction_is_left_out(tmp_path):
     path = write_tiny(tmp_path / "run", facts=changed(TINY, 2, critic=float("nan")))
-    table = score_states(states_of(path, continuations=(2,)), QUICK)
+    table = score_states(states_of(path, continuations=(2,)), **QUICK)
     at = table[(table["predictor"] == "critic") & (table["stratum"] == "boundaries")]
     assert set(at["num_states"]) == {3}
     assert metric_of(at)["bias"] == 0.0
@@ -116,7 +115,7 @@ def test_runs_have_the_predictors_that_they_have(tmp_path):
 def test_strata_hold_every_state_once(tmp_path):
     facts, _ = simulate(seed=3)
     path = write_simulated(tmp_path / "run", facts)
-    table = score_states(states_of(path, predictors=("critic",)), QUICK)
+    table = score_states(states_of(path, predictors=("critic",)), **QUICK)
     sizes = table[table["metric"] == "bias"].set_index("stratum")["num_states"]
     # The positions 1/5 … 4/5 are the beginnings of the fifths from the second on.
     for kind, count in (("position", 4), ("outcome", 2), ("value", 6)):

@@ -5,10 +5,11 @@ import json
 import pandas as pd
 import pytest
 
-from analysis.__main__ import main
-from analysis.critic_health import HEALTH, NUMBERS, health_rows
+from analysis.__main__ import main, open_analysis
+from analysis.notebooks import REPOSITORY
 
-FILES = ["value_health.png", "value_health.csv"]
+NAME = str(REPOSITORY / "experiments/12_causes/critic_health.py")
+NUMBERS, health_rows = (getattr(open_analysis(NAME)[0], of) for of in ("NUMBERS", "health_rows"))
 
 
 @pytest.fixture
@@ -34,18 +35,7 @@ def test_numbers_are_those_of_the_metrics(learned_path):
     assert pd.isna(rows.loc[("critic", iterations[0]), "explained_variance"])
 
 
-def test_the_table_alone_gives_the_same_files(learned_path, tmp_path, capsys):
-    def files(path, out):
-        assert main(["critic-health", str(path), "--out", str(out)]) == 0
-        assert capsys.readouterr().out.split() == [str(out / name) for name in FILES]
-        return {name: (out / name).read_bytes() for name in FILES}
-
-    first = files(learned_path, tmp_path / "out")
-    assert HEALTH.holds(tmp_path / "out")
-    assert files(tmp_path / "out", tmp_path / "again") == first
-
-
 def test_a_run_without_learned_values_is_refused_in_a_line(run_path, capsys):
-    assert main(["critic-health", str(run_path)]) == 2
+    assert main([NAME, str(run_path)]) == 2
     expected = f"error: {run_path} has no learned values whose metrics could be drawn\n"
     assert capsys.readouterr().err == expected

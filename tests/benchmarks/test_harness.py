@@ -13,15 +13,6 @@ def test_ratios_are_of_runs_of_one_round():
     assert ratio([2, 6, 4], [1, 2, 4]) == {"median": 2, "min": 1, "max": 3}
 
 
-def test_ratios_need_as_many_denominators():
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        ratio([1, 2], [1])
-
-
-def test_spread():
-    assert spread([0.5, 0.1, 0.3, 0.9]) == {"median": 0.4, "min": 0.1, "max": 0.9}
-
-
 def test_alternatives_take_turns_and_every_other_round_runs_backwards():
     order = []
 
@@ -85,8 +76,3 @@ def test_an_out_that_cannot_be_written_is_refused_before_measuring(
     with pytest.raises(SystemExit, match="2"):
         parse_options("some", "")
     assert f"--out: {tmp_path / out}: " in capsys.readouterr().err
-
-
-def test_options_measure_once_only_when_quick():
-    assert Options(True, None, None).num_runs == 1
-    assert Options(False, None, None).num_runs >= 5

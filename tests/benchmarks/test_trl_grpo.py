@@ -2,30 +2,26 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from benchmarks.harness import NUM_RUNS, Options
-from benchmarks.trl.operations import PHASE, Operations, by_phase, kind_of
+from benchmarks.trl.operations import PHASE, by_phase
 from benchmarks.trl.protocol import Worker
-from benchmarks.trl.translation import describe, grpo_arguments, num_updates, trl_prompt
+from benchmarks.trl.translation import describe, grpo_arguments, num_updates
 from benchmarks.trl_grpo import (
     CONFIGS,
-    fastest,
     grpo_config,
     micro_batch_sizes,
     num_iterations,
     ratios,
-    search,
     write_spec,
 )
 from benchmarks.workload import NUM_PROBLEMS
 from vineppo.config.load import load_config, parse_config
-from vineppo.config.schema import ChatPrompt, TemplatePrompt, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.minibatches import minibatches
 from vineppo.models import load_model
@@ -76,20 +72,6 @@ def test_workers_last_words_are_in_the_error():
             worker.iterate(has_stops=False)
 
 
-def test_worker_that_cannot_start_says_why():
-    with (
-        started("raise ValueError('no such model')") as worker,
-        pytest.raises(RuntimeError, match="no such model"),
-    ):
-        worker.ready()
-
-
-def test_worker_ends_with_its_with_statement():
-    with started() as worker:
-        worker.ready()
-    assert worker._process.returncode is not None
-
-
 def test_trl_makes_the_updates_that_we_make():
     config = demo("optimization.micro_batch_size=16")
     count = config.rollouts.num_prompts * config.rollouts.num_samples
@@ -124,24 +106,6 @@ def test_trl_is_tried_with_micro_batches_that_make_the_same_updates(tmp_path):
         assert size * found["steps_per_generation"] == 256
 
 
-def test_search_takes_medians_after_a_warm_up_and_notes_what_failed():
-    seconds = {64: (1.0, 5.0, 4.0, 9.0), 32: (9.0, 3.0, 1.0, 6.0)}
-
-    def start(size):
-        times = seconds.get(size, ())
-        answers = f"for s in {times}: channel.wait(); channel.say(dict(seconds=s))"
-        return started(
-            "from benchmarks.trl.protocol import Channel; channel = Channel()\n"
-            f"channel.say(dict(ready=dict()))\n{answers}\nraise SystemExit('out of memory')"
-        )
-
-    found = search([128, 64, 32], start)
-    assert "out of memory" in found.pop(128)
-    assert found == {64: 5.0, 32: 3.0}
-    assert fastest({**found, 128: "out of memory"}, 16) == 32
-    assert fastest({128: "out of memory"}, 16) == 16
-
-
 @pytest.mark.parametrize(
     "assignment",
     [
@@ -173,15 +137,6 @@ def test_prompts_of_trl_are_tokenised_to_ours():
     assert parse_config(TrainConfig, spec["config"]) == config
 
 
-def test_prompts_of_a_chat_are_messages():
-    chat = ChatPrompt("chat", "{question}\nThink: {x}", "Be brief.")
-    assert trl_prompt(chat, "1+1?") == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "1+1?\nThink: {x}"},
-    ]
-    assert trl_prompt(TemplatePrompt("template", "{question}\n"), "1+1?") == "1+1?\n"
-
-
 @pytest.mark.parametrize("is_quick", [False, True])
 @pytest.mark.parametrize("kind", ["demo", "model", "model_cpu"])
 def test_configs_of_the_comparison_can_be_translated(is_quick, kind, tmp_path):
@@ -193,25 +148,6 @@ def test_configs_of_the_comparison_can_be_translated(is_quick, kind, tmp_path):
     assert grpo_arguments(config)["beta"] == config.reference.kl_coef > 0
     num_problems = NUM_PROBLEMS if kind != "demo" else config.task.num_train_problems
     assert num_iterations(1 if is_quick else NUM_RUNS) * config.rollouts.num_prompts <= num_problems
-
-
-def test_operations_are_summed_by_phase():
-    a, b = torch.randn(2, 256, 256)
-    operations = Operations()
-    operations.enter("before the profile: nothing")
-    operations.start()
-    operations.enter("generation")
-    time.sleep(0.2)
-    operations.enter("update")
-    for _ in range(20):
-        a @ b
-    seconds = operations.stop()
-    assert list(seconds) == ["generation", "update"]
-    assert seconds["generation"]["products"] == 0
-    assert seconds["generation"]["outside operations"] == pytest.approx(0.2, abs=0.1)
-    assert seconds["update"]["products"] > 0
-    for phase in seconds.values():
-        assert phase.pop("all") == pytest.approx(sum(phase.values()))
 
 
 def test_own_seconds_of_a_phase_are_those_between_its_marks():
@@ -230,27 +166,6 @@ def test_own_seconds_of_a_phase_are_those_between_its_marks():
         "update": {"products": 1.0, "outside operations": 3.0, "all": 4.0},
         "scoring": {"other operations": 0.5, "outside operations": 1.5, "all": 2.0},
     }
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    {
-        "optimizer": "aten::_fused_adamw_ Optimizer.step#AdamW.step aten::_foreach_mul_",
-        "attention": "aten::scaled_dot_product_attention vllm::unified_attention_with_output "
-        "_C::cpu_attn_reshape_and_cache vllm::unified_kv_cache_update",
-        "products": "aten::addmm aten::addmm_ aten::baddbmm_ aten::mv _C::onednn_mm aten::linear "
-        "_C::weight_packed_linear aten::matmul",
-        "communication": "c10d::allgather_ c10d::reduce_scatter_",
-        "softmax and loss": "aten::_log_softmax aten::exp_ aten::gather aten::scatter_add_",
-        "drawing": "aten::exponential_ aten::argmax aten::sort",
-        "norms, gates, rotary": "_C::rotary_embedding _C::rms_norm aten::silu_backward aten::pow "
-        "aten::linalg_vector_norm",
-        "copies and indices": "aten::embedding_dense_backward aten::copy_ aten::to aten::_to_copy",
-        "other operations": "aten::mul aten::sum",
-    }.items(),
-)
-def test_kinds_of_operations(kind, names):
-    assert {name: kind_of(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
 
 
 def test_ratio_of_equal_lengths_is_of_seconds_and_of_natural_ones_of_seconds_per_token():

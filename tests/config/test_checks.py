@@ -48,7 +48,7 @@ SHARED = table("critic", **shared_critic())
 ADAPTIVE = table("reference.kl_control", kind="adaptive", target=1.0, horizon=1000)
 TRUNCATED = table("optimization.importance_correction", kind="truncated", max_weight=2.0)
 MASKED = table("optimization.importance_correction", kind="masked", min_weight=2.0, max_weight=0.5)
-LORA = table("model.lora", rank=4, alpha=8, target_modules=["q_proj"])
+LORA = table("model.lora", kind="lora", rank=4, alpha=8, target_modules=["q_proj"])
 TURNS = table("credit.segmenter", kind="turns")
 MEAN = [predictors(mean={"kind": "group_mean"}), "values.credit=mean"]
 MANY = {"kind": "monte_carlo", "num_continuations": 16}

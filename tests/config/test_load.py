@@ -76,7 +76,7 @@ def test_set_can_switch_a_kind(configs):
          "config: model.dtype: Input should be 'float32' or 'bfloat16', got \"float8\""),
         ("name=a/b",
          "config: name: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', got \"a/b\""),
-        ('model.lora={"rank": 4, "alpha": 8, "target_modules": []}',
+        ('model.lora={"kind": "lora", "rank": 4, "alpha": 8, "target_modules": []}',
          "config: model.lora.target_modules: Tuple should have at least 1 item after "
          "validation, not 0, got []"),
         ("sampling.top_p=2",

@@ -8,10 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from support.engines import PROCESSES, assert_alike, engine_config, finish, request, run, start
+from support.engines import assert_alike, engine_config, finish, request, run, start
 
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.errors import UserError
 from vineppo.recipes.engine_processes import _environment, serve
@@ -149,12 +147,6 @@ def test_warnings_and_refusals_are_sent_along():
     )
     assert isinstance(error, UserError)
     assert others == [("done", [], None), ("done", ["tired"], None)]
-
-
-def test_ranks_that_share_a_replica_have_no_processes(configs):
-    changes = [*PROCESSES, "engine.tensor_parallel_size=2"]
-    with pytest.raises(UserError, match=r"^config: engine\.tensor_parallel_size must be 1 for"):
-        load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), changes)
 
 
 def test_an_engine_that_ends_is_said(engine, prompt):

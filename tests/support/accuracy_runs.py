@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.stats.value_scores import Settings
 from analysis.truth import TruthState, truth_path, write_truth
 from analysis.value_accuracy import make_cells
-from analysis.value_states import BOUNDARIES, Wanted, read_states, strata
+from analysis.value_states import BOUNDARIES, read_states, strata
 from vineppo.run_dir import RunDir
 
 STEP = 10  # tokens of a step
@@ -152,11 +151,12 @@ def changed(facts, index, **changes):
     return facts
 
 
-QUICK = Settings(num_resamples=50)
+QUICK = {"num_resamples": 50}
 
 
 def states_of(*paths, predictors=None, continuations=(1,)):
-    return read_states(paths, paths[0] / "out", [], Wanted(predictors, continuations))
+    states = read_states(paths, paths[0] / "out", [], continuations)
+    return states[states["predictor"].isin(predictors or states["predictor"])]
 
 
 def cells_of(*paths, **wanted):

@@ -51,6 +51,7 @@ class Case:
     def settings(self, stage: int) -> Settings:
         found = {**self._alone, "optimization.zero_stage": stage}
         if self.tensor_parallel_size > 1:
+            found["engine.kind"] = "vllm_sharded"
             found["engine.tensor_parallel_size"] = self.tensor_parallel_size
         if self.algorithm == "ppo":
             found["critic.zero_stage"] = stage

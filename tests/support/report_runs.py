@@ -2,7 +2,6 @@
 
 import json
 
-from analysis import figures
 from analysis.__main__ import main
 from analysis.truth import TruthState, truth_path, write_truth
 from vineppo.run_dir import RunDir
@@ -77,15 +76,6 @@ def add_truth(out, run_path, checkpoint, counts, iteration=12, num_samples=50):
     table = truth_path(out, run_path, checkpoint)
     write_truth(table, states)
     return table
-
-
-def add_analysis(folder):
-    """What `value-accuracy` would leave: two figures of an inch."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("value_accuracy.png", "value_accuracy_scatter.png"):
-        with figures.panels(1, 1) as (figure, _):
-            figure.set_size_inches(1, 1)
-            (folder / name).write_bytes(figures.render(figure))
 
 
 def add_critic(path, value):

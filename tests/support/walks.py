@@ -16,7 +16,7 @@ from vineppo.credit import Credit
 from vineppo.credit.vine import VineCredit
 from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, sample
-from vineppo.forward_passes import EntropyPass
+from vineppo.forward_passes import RolloutPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.segment.kinds import LinesSegmenter
@@ -65,7 +65,7 @@ def walked(
     iteration: int = 1,
     grader: Any = None,
     reference_pass: Any = None,
-    entropy_pass: EntropyPass | None = None,
+    entropy_pass: RolloutPass | None = None,
     environment: Environment | None = None,
     predictors: Sequence[ValuePredictor] | None = None,
 ) -> tuple[Experience, RandomWalkEngine]:

@@ -11,7 +11,7 @@ from transformers import AddedToken, PreTrainedTokenizerFast
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import ChatPrompt, SftConfig, TemplatePrompt, ViewConfig
-from vineppo.encoding import encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
@@ -177,7 +177,12 @@ def test_a_refused_row_is_named(configs: Any) -> None:
     with pytest.raises(UserError, match=r"^problem jsonl/train/17: text must not hold"):
         encode_demonstrations(config, loaded, [wrong])
     with pytest.raises(UserError, match=r"^problem jsonl/train/18: text must not hold"):
-        encode_train_problems(config, loaded, [replace(wrong, id="jsonl/train/18", question="<s>")])
+        encode_problems(
+            config,
+            loaded,
+            [replace(wrong, id="jsonl/train/18", question="<s>")],
+            config.task.too_long,
+        )
 
 
 @pytest.mark.parametrize("question", ["4+6?", "<bos>4+6?", "<bos><bos>4+6<eos>?"])

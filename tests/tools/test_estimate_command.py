@@ -150,7 +150,7 @@ def test_fine_tuning_has_no_reference_and_samples_nothing(run):
 
 def test_adapters_alone_have_states(run):
     """Rank 4 at two of 128 × 128 projections in 4 layers: 4 · 2 · 4 · (128 + 128) parameters."""
-    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
+    lora = {"kind": "lora", "rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
     options = ["--num-gpus=0", "--json"]
     whole = json.loads(run("demo_vineppo.jsonnet", *options)[1])
     adapted = json.loads(
@@ -187,7 +187,7 @@ def test_checkpointing_saves_memory_and_costs_operations(run, rho):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--num-gpus=6", "--set=engine.tensor_parallel_size=4"],
+        (["--num-gpus=6", "--set=engine.kind=vllm_sharded", "--set=engine.tensor_parallel_size=4"],
          "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
         (["--num-gpus=2", "--set=model.dtype=bfloat16", "--set=engine.dtype=bfloat16"],
          'config: optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" and '),

@@ -23,7 +23,7 @@ from support.walks import (
 from vineppo import experience
 from vineppo.distributed import deal, gather, init_distributed, rank, ranks_of_replica
 from vineppo.experience import Experience
-from vineppo.forward_passes import EntropyPass
+from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.rollouts import Prompt
 from vineppo.segment import Segmenter
 from vineppo.token_scores import ForwardOptions, TokenScores
@@ -70,7 +70,8 @@ def experience_of(
     if by_entropies is not None:
         credit = replace(credit, segmenter=by_entropies)
         ranks = ranks_of_replica(ranks_a_replica)
-        entropy_pass = EntropyPass(entropies_of_one_rank, 1.0, 2, CPU, ranks)
+        forward = entropies(entropies_of_one_rank, 1.0)
+        entropy_pass = RolloutPass("entropies", forward, 2, CPU, ranks)
     prompts_P = [
         Prompt(replace(problem(start), id=f"walk/{place}"), prompt_ids(start))
         for place, start in enumerate(STARTS)

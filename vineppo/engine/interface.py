@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EngineModel:
-    """What an engine needs to know of the model.
+    """A model as an engine needs to know it.
 
     `num_token_ids` is the tokenizer's vocabulary: ids at or above it are padding of the embedding
     matrix and are never sampled. `stop_ids` end a response and are part of it.
@@ -27,7 +27,7 @@ class EngineModel:
 class SampleRequest:
     """One sample that continues `prefix_ids` by at most `max_tokens` tokens.
 
-    `temperature` 0 is greedy. `stop_ids` end it besides the model's own. The same request gives the
+    `temperature` 0 is greedy. `stop_ids` end it besides the model's. The same request gives the
     same sample, whatever else runs, up to the floating-point noise of batching.
     """
 
@@ -53,8 +53,8 @@ def check_request(request: SampleRequest, max_model_len: int) -> None:
 class Completion:
     """The sampled ids (with the end-of-sequence id, if it was reached).
 
-    `logprobs_T` are after temperature and top_p; empty where the request did not ask for them. Of
-    several turns, `num_observed` of the ids are an environment's, with log-probabilities of 0.
+    `logprobs_T` are after temperature and top_p; empty if the request did not ask for them. In a
+    dialogue `num_observed` of the ids are the environment's, with log-probabilities of 0.
     """
 
     token_ids: tuple[int, ...]
@@ -87,7 +87,7 @@ class Engine(Protocol):
     def step(self) -> None:
         """Advances every running request by a token or some; raises what a callback raises.
 
-        Where the engine fails, what runs starts over with less concurrency (`concurrency.py`).
+        If the engine fails, what runs starts over with less concurrency (`concurrency.py`).
         """
 
     @property
@@ -107,9 +107,6 @@ class Engine(Protocol):
         """Forgets every cached prefix, so that what follows does not depend on what was sampled."""
 
     def sleep(self) -> None:
-        """Gives memory to the trainer, where the engine can, and forgets what runs.
-
-        Undone by `wake`.
-        """
+        """Gives memory to the trainer, if the engine can, and forgets what runs, until `wake`."""
 
     def wake(self) -> None: ...

@@ -1,8 +1,9 @@
 """The keys of vLLM."""
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from vineppo.config.schema.engine import EngineConfig
 from vineppo.config.schema.scalars import Count, PositiveFraction
@@ -18,7 +19,6 @@ class VllmConfig(EngineConfig):
 
     # Tokens of a KV block, the grain of the prefix cache; a multiple of 32 on a CPU.
     block_size: Count = 16
-    tensor_parallel_size: Count = 1  # ranks of a machine that share a replica; 1: each has its own
     cpu_kv_cache_gib: Count = 4  # CPU only
     gpu_memory_utilization: PositiveFraction = 0.5  # CUDA only; the trainer needs the rest
     enforce_eager: bool = False
@@ -30,12 +30,11 @@ class VllmConfig(EngineConfig):
 
         return VllmEngine(self, model)
 
-    def alone(self) -> Self:
-        return replace(self, tensor_parallel_size=1)
-
-    @property
-    def ranks_a_replica(self) -> int:
-        return self.tensor_parallel_size
+    def options(self, on_gpu: bool) -> dict[str, Any]:
+        """Arguments of `vllm.LLM` that say how ranks divide the work: here each samples alone."""
+        # vLLM's own executor would put every rank on the first GPU: the launcher's has LOCAL_RANK.
+        is_launched = on_gpu and "RANK" in os.environ
+        return {"distributed_executor_backend": "external_launcher" if is_launched else "uni"}
 
     @property
     def cached_block(self) -> int:

@@ -13,8 +13,7 @@ import torch
 import torch._dynamo
 from transformers import AutoConfig
 
-from vineppo.distributed import num_local_ranks
-from vineppo.engine.concurrency import Concurrency, wave
+from vineppo.engine.concurrency import Concurrency
 from vineppo.engine.interface import (
     Completion,
     EngineCounts,
@@ -31,8 +30,7 @@ os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it takes no seeds
-# The number of compiled kernels that oneDNN keeps: a step needs few, and 1024 take much memory.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # 1024 kernels take much memory
 
 import vllm
 from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
@@ -41,7 +39,6 @@ from vllm.v1.sample.logits_processor import LogitsProcessor
 from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as GpuLogitsProcessor
 
 STEPS_BETWEEN_TRIMS = 16  # a trim takes 5 ms
-SHARING_WORKER = "vineppo.engine.cpu_worker.SharingCpuWorker"  # vLLM imports it
 _Done = Callable[[Completion], None]
 
 
@@ -59,29 +56,34 @@ class _Running:
 class VllmEngine:
     """`Engine` on vLLM's V1 core, in this process so that weights never leave memory.
 
-    The core gets requests and gives tokens, as for vLLM's own front ends. Their work on text, stop
-    strings and streams is left out. Every request is one sample with its own seed; torch's CPU
-    generator takes the low 32 bits. Samples of one prefix share its KV blocks through the prefix
-    cache, up to the last full block of `block_size` tokens.
+    The core gets requests and gives tokens, as for vLLM's own front ends, without their work on
+    text. Every request is one sample with its own seed; torch's CPU generator takes the low 32
+    bits. Samples of one prefix share its KV blocks through the prefix cache, up to the last full
+    block of `block_size` tokens.
     """
 
     def __init__(
         self, config: VllmConfig, model: EngineModel, cache_bytes: int | None = None
     ) -> None:
         """On a GPU, `cache_bytes` replaces the cache that the share of memory leaves."""
-        self._on_gpu, num_shards = torch.cuda.is_available(), config.tensor_parallel_size
-        _check(config, model.path, self._on_gpu)
+        self._on_gpu = torch.cuda.is_available()
         if not self._on_gpu:
+            if config.block_size % 32:
+                raise UserError(
+                    "config: engine.block_size must be a multiple of 32 on a CPU, got "
+                    f"{config.block_size}"
+                )
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
             if config.enforce_eager:
                 # vLLM would still compile the count of a token's rank, which needs a compiler.
                 torch._dynamo.config.disable = True
-        self.ranks_a_replica = num_shards
+        self.ranks_a_replica = config.ranks_a_replica
         self._can_sleep = config.sleep_while_training and self._on_gpu
-        # vLLM's own executor would put every rank on the first GPU.
-        is_launched = num_shards > 1 or (self._on_gpu and "RANK" in os.environ)
         num_rows = AutoConfig.from_pretrained(model.path).get_text_config().vocab_size
-        is_padded = num_rows > model.num_token_ids
+        # Only if ids are padding: a processor has its price in every step.
+        masks = [padding_mask(model.num_token_ids)] if num_rows > model.num_token_ids else None
+        # A graph for every batch that decodes: vLLM would stop at 512 sequences.
+        graphs = {"max_cudagraph_capture_size": config.max_num_seqs}
         has_graphs = self._on_gpu and not config.enforce_eager
         num_threads = torch.get_num_threads()
         # A dropped engine takes vLLM's process groups down when it is collected: before this one
@@ -104,18 +106,11 @@ class VllmEngine:
             enable_chunked_prefill=self._on_gpu,
             enable_sleep_mode=self._can_sleep,
             logprobs_mode="processed_logprobs",
-            # Only where ids are padding: a processor has its price in every step.
-            logits_processors=[padding_mask(model.num_token_ids)] if is_padded else None,
-            # A graph for every batch that decodes: vLLM would stop at 512 sequences.
-            compilation_config=(
-                {"max_cudagraph_capture_size": config.max_num_seqs} if has_graphs else None
-            ),
+            logits_processors=masks,
+            compilation_config=graphs if has_graphs else None,
             # "auto" would apply a model's generation_config.json (a repetition penalty, say).
             generation_config="vllm",
-            # Ranks of a launcher: each samples on the GPU of its LOCAL_RANK.
-            distributed_executor_backend="external_launcher" if is_launched else "uni",
-            worker_cls=SHARING_WORKER if num_shards > 1 and not self._on_gpu else "auto",
-            tensor_parallel_size=num_shards,
+            **config.options(self._on_gpu),
             disable_log_stats=True,
             use_tqdm_on_load=False,
             seed=0,
@@ -128,7 +123,7 @@ class VllmEngine:
         self._checked: dict[tuple[object, ...], EngineCoreRequest] = {}
         self._stop_ids = list(model.stop_ids)
         self._is_asleep = False
-        self._max_num_seqs, self._max_model_len = config.max_num_seqs, config.max_model_len
+        self._max_model_len = config.max_model_len
         self._concurrency = Concurrency(config.max_num_seqs, config.max_model_len)
         self._waiting: deque[tuple[SampleRequest, _Done]] = deque()
         self._running: dict[str, _Running] = {}  # by vLLM's request id
@@ -140,8 +135,7 @@ class VllmEngine:
     def cache_bytes(self) -> int | None:
         """The size of a GPU's cache of keys and values; None on a CPU."""
         worker = self._core.engine_core.model_executor.driver_worker.worker
-        found: int | None = getattr(worker, "available_kv_cache_memory_bytes", None)
-        return None if found is None else int(found)
+        return cast(int | None, getattr(worker, "available_kv_cache_memory_bytes", None))
 
     def submit(self, request: SampleRequest, done: _Done) -> None:
         check_request(request, self._max_model_len)  # vLLM's core does not validate requests
@@ -150,8 +144,7 @@ class VllmEngine:
     def step(self) -> None:
         # vLLM's own requests are heavy: it gets those of its next batches, in an order that no
         # clock decides, so that memory does not grow with the number of continuations.
-        limit, has_failed = self._concurrency.limit, self._concurrency.limit < self._max_num_seqs
-        for _ in range(num_admitted(len(self._running), limit, self._on_gpu, has_failed)):
+        for _ in range(self._concurrency.admits(len(self._running), self._on_gpu)):
             if self._waiting:
                 self._start(*self._waiting.popleft())
         try:
@@ -163,16 +156,15 @@ class VllmEngine:
             self._start_over(error)
             return
         for request_id, finish_reason in finished:
-            running = self._running.pop(request_id)
+            running, counts = self._running.pop(request_id), self.counts
             self.counts = replace(
-                self.counts,
-                prompt_tokens=self.counts.prompt_tokens + len(running.request.prefix_ids),
-                cached_tokens=self.counts.cached_tokens + running.num_cached,
-                sampled_tokens=self.counts.sampled_tokens + len(running.token_ids),
+                counts,
+                prompt_tokens=counts.prompt_tokens + len(running.request.prefix_ids),
+                cached_tokens=counts.cached_tokens + running.num_cached,
+                sampled_tokens=counts.sampled_tokens + len(running.token_ids),
             )
-            running.done(
-                Completion(tuple(running.token_ids), tuple(running.logprobs_T), finish_reason)
-            )
+            ids, logprobs_T = tuple(running.token_ids), tuple(running.logprobs_T)
+            running.done(Completion(ids, logprobs_T, finish_reason))
         self._num_steps += 1
         if self._num_steps % STEPS_BETWEEN_TRIMS == 0 and not self._on_gpu:
             return_freed_memory()
@@ -226,10 +218,7 @@ class VllmEngine:
         return self._checked[key]
 
     def _start_over(self, error: Exception) -> None:
-        """Running requests wait again, in their order.
-
-        Cached prefixes are forgotten: the failed step may have left one half computed.
-        """
+        """Running requests wait again, in their order; a cached prefix may be half computed."""
         self._concurrency.lower(error, len(self._running))
         started = [(running.request, running.done) for running in self._running.values()]
         self._waiting.extendleft(reversed(started))
@@ -272,8 +261,8 @@ class VllmEngine:
             self._abort()
         if self._can_sleep and not self._is_asleep:
             # Level 2 would save the host's copy of the weights. But tensors that a model makes of
-            # its weights or config come back as garbage (vllm issue 29341). So do the weights in a
-            # critic's warm-up, which brings no new ones.
+            # its weights or config come back as garbage (vllm issue 29341), and so do the weights
+            # if an iteration brings no new ones.
             self._llm.sleep(level=1)
             self._is_asleep = True
 
@@ -285,11 +274,11 @@ class VllmEngine:
 
 
 def skip_needless_allocations(manager: Any) -> None:
-    """Lets vLLM's scheduler skip `allocate_slots` for a request that needs no block.
+    """The one patch of vLLM: its scheduler skips `allocate_slots` if a request needs no block.
 
-    The scheduler calls it for every request in every step, which is a third of its time. Where the
-    next token has a place and fills no block, the call changes nothing and gives no blocks.
-    `manager` is a `KVCacheManager`; its method is replaced, as vLLM has no option for this.
+    The scheduler calls it for every request in every step, which is a third of its time. If the
+    next token has a place and fills no block, the call changes nothing. `manager` is a
+    `KVCacheManager`; its method is replaced, as vLLM has no option for this.
     """
     groups = manager.coordinator.single_type_managers
     if len(groups) != 1 or type(groups[0]) is not FullAttentionManager:
@@ -308,49 +297,11 @@ def skip_needless_allocations(manager: Any) -> None:
     manager.allocate_slots = allocate
 
 
-def num_admitted(num_running: int, limit: int, in_waves: bool, has_failed: bool) -> int:
-    """How many more requests vLLM gets; `limit` run at once.
-
-    Without waves as many wait in vLLM as run, except after a failure: with 31 of 32 places taken
-    33. In waves (`wave`) none waits there: on a GPU a step that reads prompts has no whole graph,
-    so few steps should.
-    """
-    if in_waves:
-        return wave(num_running, limit)
-    return max((limit if has_failed else 2 * limit) - num_running, 0)
-
-
-def _check(config: VllmConfig, path: str, on_gpu: bool) -> None:
-    """Raises `UserError` where vLLM would end with a traceback, or hang."""
-    num_shards, num_local = config.tensor_parallel_size, num_local_ranks()
-    if not on_gpu and config.block_size % 32:
-        raise UserError(
-            f"config: engine.block_size must be a multiple of 32 on a CPU, got {config.block_size}"
-        )
-    # The ranks of a replica exchange activations in every layer: they must be on one machine.
-    if num_local % num_shards:
-        raise UserError(
-            f"config: engine.tensor_parallel_size must divide the number of ranks of a machine, "
-            f"{num_local} (torchrun --nproc_per_node), got {num_shards}"
-        )
-    if num_shards == 1:
-        return
-    text = AutoConfig.from_pretrained(path).get_text_config()
-    heads = text.num_attention_heads
-    kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    if heads % num_shards or max(kv_heads, num_shards) % min(kv_heads, num_shards):
-        raise UserError(
-            f"config: engine.tensor_parallel_size must divide the model's {heads} attention heads, "
-            f"and divide its {kv_heads} key-value heads or be a multiple of them, got {num_shards}"
-        )
-
-
 def padding_mask(num_token_ids: int) -> type[LogitsProcessor]:
     """A logits processor that sets the logits of ids ≥ `num_token_ids` to −∞, for the whole batch.
 
-    It serves both of vLLM's model runners: the CPU's takes `LogitsProcessor` alone, the GPU's
-    `GpuLogitsProcessor` alone. A list of allowed ids in every request would take 20 ms a request
-    for 150,000 ids.
+    vLLM's CPU runner takes `LogitsProcessor` alone, the GPU's `GpuLogitsProcessor` alone. A list of
+    allowed ids in every request would take 20 ms a request for 150,000 ids.
     """
 
     class PaddingMask(LogitsProcessor, GpuLogitsProcessor):

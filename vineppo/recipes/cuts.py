@@ -21,7 +21,7 @@ c is such that the boundaries of the iteration before would have had the mean `p
 the policy it is a constant, and g_j looks at tokens of the prefix alone, so that the next cut after
 a step is a stopping time and the mean of V there is Q (optional stopping). The engine's
 log-probabilities are used, as states are sampled before the trainer's pass; entropies take a pass
-of their own (`EntropyPass`). What neither can tell is a choice that matters from one of words.
+of their own (`RolloutPass`). What neither can tell is a choice that matters from one of words.
 """
 
 import math

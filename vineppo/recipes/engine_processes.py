@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from vineppo.config.schema import AnyConfig
 from vineppo.config.schema.scalars import Count
 from vineppo.distributed import bind_cores, local_rank
 from vineppo.engine import (
@@ -57,13 +56,6 @@ class ProcessesConfig(VllmConfig):
     """vLLM's keys, of each engine; of `gpu_memory_utilization` each gets an equal part."""
 
     num_processes: Count = 4  # of a rank, with an engine each; 1: the trainer's own
-
-    def check(self, key: str, _config: AnyConfig) -> None:
-        if self.tensor_parallel_size > 1:
-            raise UserError(
-                f"config: {key}.tensor_parallel_size must be 1 for {key}.kind {self.kind!r}, "
-                f"got {self.tensor_parallel_size}"
-            )
 
     def build(self, model: EngineModel) -> Engine:
         if self.num_processes == 1:

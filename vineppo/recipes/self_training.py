@@ -31,14 +31,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.batching import shuffled_minibatches
+from vineppo.batching import grouped_minibatches
 from vineppo.checkpoint import Models, remove_whole, write_whole
 from vineppo.config.require import require
 from vineppo.config.schema import FineTuning, SftConfig
 from vineppo.config.schema.scalars import Count, CountOrZero, NonNegative, Positive
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
-from vineppo.encoding import encode_problems, encode_train_problems
+from vineppo.encoding import encode_problems
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
@@ -113,7 +113,7 @@ def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
     task = load_task(config.task)
     check_num_problems(own, len(task.train_P))
     run, loaded = open_run(config, directory)
-    prompts_P = encode_train_problems(config, loaded, task.train_P)
+    prompts_P = encode_problems(config, loaded, task.train_P, config.task.too_long)
     check_num_problems(own, len(prompts_P))  # those too long for the model may be left out
     validation_P, train_P = prompts_P[: own.num_validation], prompts_P[own.num_validation :]
     test_P = encode_problems(config, loaded, task.test_P)
@@ -293,7 +293,7 @@ def maximise(
     scores: list[float] = []
     for epoch in range(optimization.num_epochs):
         seed = derive_seed(config.seed, iteration, "own answers", epoch)
-        minibatches = shuffled_minibatches(len(examples), optimization.batch_size, seed)
+        minibatches = grouped_minibatches(range(len(examples)), optimization.batch_size, seed)
         for number, indices in enumerate(minibatches):
             done = epoch * updates_per_epoch + number
             if pairs is None:

@@ -7,16 +7,15 @@ from typing import Any
 
 import torch
 
-from vineppo.batching import shuffled_minibatches
+from vineppo.batching import grouped_minibatches
 from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import LlamaArchitecture, SftConfig
 from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
-from vineppo.lora import add_adapters
 from vineppo.minibatches import micro_batches, summarize
-from vineppo.models import LoadedModel, llama_config, load_model
+from vineppo.models import LoadedModel, llama_config, load_model, with_adapters
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, rate_of
@@ -48,7 +47,7 @@ def sft(config: SftConfig, directory: Path) -> None:
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             seed = derive_seed(config.seed, "demonstrations", epoch)
-            minibatches = shuffled_minibatches(len(sequences), batch_size, seed)
+            minibatches = grouped_minibatches(range(len(sequences)), batch_size, seed)
             chosen = [sequences[i] for i in minibatches[number]]
             metrics = update_on(session, config, chosen, iteration - 1, num_updates)
             if session.is_evaluation_due(iteration):
@@ -123,7 +122,7 @@ def encode_demonstrations(
     return within(
         config.optimization.max_tokens,
         "optimization.max_tokens",
-        ((p.id, len(sequence), "", sequence) for p in problems for sequence in [encode(p)]),
+        [(p.id, len(sequence), sequence) for p in problems for sequence in [encode(p)]],
         config.task.too_long,
     )
 
@@ -133,8 +132,7 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
     model = config.model
     if model.path is not None:
         loaded = load_model(model.path, model.dtype, model.attention)
-        if model.lora is not None:
-            add_adapters(loaded.model, model.lora, config.seed)
+        loaded = with_adapters(loaded, model.lora, config.seed)
         return open_run_dir(config, directory), loaded
     assert model.architecture is not None
     run = open_run_dir(config, directory)

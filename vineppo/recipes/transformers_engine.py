@@ -29,7 +29,7 @@ from vineppo.engine import (
     SampleRequest,
     check_request,
 )
-from vineppo.engine.concurrency import Concurrency, wave
+from vineppo.engine.concurrency import Concurrency
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.types import FinishReason
@@ -241,7 +241,7 @@ class TransformersEngine:
     def _admit(self) -> None:
         """Waiting rows take the free places, behind a prefix that runs or a new one."""
         new: dict[tuple[int, ...], list[_Row]] = {}
-        num_free = wave(len(self._running), self._concurrency.limit)
+        num_free = self._concurrency.admits(len(self._running), in_waves=True)
         for _ in range(min(num_free, len(self._waiting))):
             request, done = self._waiting.popleft()
             ids = request.prefix_ids

@@ -15,6 +15,7 @@ from vineppo.run_dir.files import read_json, strict_json, write_atomic
 # from the start, or its kind). `*` stands for every key of a table.
 ADDED_KEYS: tuple[tuple[str, Any, str], ...] = (
     ("reward_model.kind", "reward_model", "micro_batch_size"),
+    ("model.lora.kind", "lora", "rank"),
     ("self_training.kind", "self_training", "num_prompts"),
     ("credit.states.by", "probability", "floor"),
     ("self_training.loss.segmenter", None, "kind=dpo_positive"),
@@ -25,6 +26,7 @@ REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("logging.trackio_project", None),
     ("logging.tensorboard", False),
     ("engine.prefix_caching", True),
+    ("engine.tensor_parallel_size", 1),
     ("credit.segment_max_prob", None),
     ("pairs.margin_field", None),
 )
@@ -49,6 +51,8 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True
+    if engine.get("kind") == "vllm" and engine.get("tensor_parallel_size", 1) > 1:
+        engine["kind"] = "vllm_sharded"
     if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
         engine["kind"] = "vllm_processes"
     elif engine.get("kind") == "vllm":

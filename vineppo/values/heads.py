@@ -26,7 +26,7 @@ from vineppo.forward_passes import token_columns
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import (
-    disable_dropout,
+    adapt,
     load_tokenizer,
     resolve_model_path,
     safetensors_only,
@@ -248,8 +248,6 @@ def load_classifier(
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
-    from vineppo.packing import let_pack
-
     resolved = resolve_model_path(path, key)
     try:
         config = AutoConfig.from_pretrained(resolved)
@@ -277,8 +275,7 @@ def load_classifier(
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))
     setattr(model, HEAD, head)
-    disable_dropout(model)
-    let_pack(model)
+    adapt(model)
     return model
 
 

@@ -105,10 +105,9 @@ function legend({ table, colour, offered }) {
   ];
 }
 
-function problemElement({ id, prompt, answer }) {
+function problemElement({ id, prompt }) {
   const made = element("div", { class: "problem" }, element("header", {}, id));
   if (prompt !== null) made.append(element("pre", {}, prompt));
-  if (answer !== null) made.append(element("div", { class: "answer" }, `right answer: ${answer}`));
   return made;
 }
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import norm, t
 
 from analysis.stats.bootstrap import (
     Estimate,
@@ -12,11 +11,9 @@ from analysis.stats.bootstrap import (
     bootstrap_sums,
     bootstrap_weights,
     cluster_index,
-    draw_counts,
     expanded_level,
     mean_of,
     percentile_estimate,
-    ratio,
     total,
     variance,
 )
@@ -57,21 +54,6 @@ def test_the_examples_of_the_docstrings():
     assert (estimate.low, estimate.high) == pytest.approx((0.05, 0.95))
 
 
-def test_the_level_of_a_normal_mean_becomes_that_of_students_t():
-    # Resamples of a normal mean scatter by √((C−1)/C) of its standard error.
-    half_width = norm.ppf((1 + expanded_level(0.9, 6)) / 2) * math.sqrt(5 / 6)
-    assert half_width == pytest.approx(t.ppf(0.95, 5))
-    assert expanded_level(0.9, 100_000) == pytest.approx(0.9, abs=1e-4)
-
-
-def test_resamples_draw_every_cluster_as_often_on_average():
-    counts_RC = draw_counts(7, 20_000, generator())
-    assert (counts_RC.sum(axis=1) == 7).all()
-    # Each count is Binomial(7, 1/7): variance 6/7.
-    assert counts_RC.mean(axis=0) == pytest.approx(1, abs=5 * math.sqrt(6 / 7 / 20_000))
-    assert counts_RC.var(axis=0) == pytest.approx(6 / 7, abs=0.05)
-
-
 def test_sums_weights_and_repeated_rows_are_the_same_resamples():
     draw = generator(1)
     problem_N = draw.integers(0, 12, 60)
@@ -89,17 +71,6 @@ def test_sums_weights_and_repeated_rows_are_the_same_resamples():
         (by_rows.value, by_rows.low, by_rows.high), abs=1e-12
     )
     assert by_sums.low < by_sums.value < by_sums.high
-
-
-def test_neither_the_order_of_states_nor_copies_of_them_change_an_interval():
-    draw = generator(2)
-    values, problems = draw.normal(size=40), draw.integers(0, 8, 40).astype(str)
-    order = np.tile(draw.permutation(40), 3)
-    one, other = (
-        bootstrap_sums(mean_terms(v), p, {"m": mean}, generator(), **SETTINGS)["m"]
-        for v, p in ((values, problems), (values[order], problems[order]))
-    )
-    assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high))
 
 
 def test_one_problem_has_no_interval():
@@ -156,25 +127,11 @@ def test_the_interval_covers_within_two_points_of_its_level():
     assert num_covered["alone"] / num_runs < 0.8
 
 
-def test_a_quotient_by_nothing_is_undefined():
-    assert np.isnan(ratio(np.array(1.0), np.array(0.0)))
-    assert ratio(np.array([1.0, 1.0]), np.array([2.0, -1.0])) == pytest.approx(
-        [0.5, math.nan], nan_ok=True
-    )
-    assert np.isnan(mean(total(mean_terms(np.array([np.nan])))))
-
-
 def test_the_variance_of_a_constant_is_exactly_0_and_of_one_state_undefined():
     x = np.full(7, 0.1)
     assert variance(total({"one": np.ones(7), "x": x, "xx": x**2}), "x", "xx") == 0
     one = {"one": np.ones(1), "x": x[:1], "xx": x[:1] ** 2}
     assert np.isnan(variance(total(one), "x", "xx"))
-
-
-def test_the_variance_is_that_of_numpy_for_many_resamples_at_once():
-    x = np.random.default_rng(0).normal(size=(4, 9))
-    sums = {"one": np.full(4, 9.0), "x": x.sum(axis=1), "xx": (x**2).sum(axis=1)}
-    assert variance(sums, "x", "xx") == pytest.approx(x.var(axis=1, ddof=1))
 
 
 def test_undefined_resamples_take_the_bounds_only_when_a_tail_could_be_theirs():

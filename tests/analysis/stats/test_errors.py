@@ -10,7 +10,6 @@ from analysis.stats.bootstrap import total
 from analysis.stats.errors import (
     accuracy,
     bias,
-    check_counts,
     corrected_explained_variance,
     corrected_mse,
     error_terms,
@@ -60,27 +59,6 @@ def test_the_interval_covers_within_two_points_of_its_level():
     assert coverage.min() > 0.83
 
 
-def test_intervals_mirror_reach_the_ends_and_hold_the_estimate():
-    counts = np.arange(0, 257, 8)
-    low, high = jeffreys_interval(counts, 256, 0.95)
-    mirrored_low, mirrored_high = jeffreys_interval(256 - counts, 256, 0.95)
-    assert low == pytest.approx(1 - mirrored_high, abs=1e-12)
-    assert high == pytest.approx(1 - mirrored_low, abs=1e-12)
-    assert (low[0], high[-1]) == (0, 1)
-    assert np.all((low <= counts / 256) & (counts / 256 <= high) & (low < high))
-
-
-def test_counts_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match=r"num_correct must be in 0\.\.num_samples, got 5"):
-        check_counts(np.array([1, 5]), 4)
-    with pytest.raises(ValueError, match=r"num_correct must be in 0\.\.num_samples, got -1"):
-        check_counts(-1, 4)
-    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
-        check_counts(0, 0)
-    with pytest.raises(ValueError, match="at least 2 for a variance"):
-        noise_variance(1, 1)
-
-
 def sums_of(values, counts, num_samples, threshold=0.1):
     return total(error_terms(np.array(values), np.array(counts), num_samples, threshold))
 
@@ -125,29 +103,10 @@ def test_explained_variance_loses_the_noise_of_the_truth_by_its_correction():
     assert explained_variance(perfect) < 0.8
 
 
-def test_explained_variance_is_that_of_numpy_and_knows_no_shift():
-    draw = np.random.default_rng(2)
-    counts, values = draw.integers(0, 17, 30), draw.random(30)
-    truth = counts / 16
-    expected = 1 - np.var(truth - values) / np.var(truth)
-    assert explained_variance(sums_of(values, counts, 16)) == pytest.approx(expected)
-    assert explained_variance(sums_of(values + 5, counts, 16)) == pytest.approx(expected)
-
-
 def test_truths_that_do_not_vary_cannot_be_explained():
     sums = sums_of([0.1, 0.2, 0.3], [3, 3, 3], 10)
     assert np.isnan(explained_variance(sums))
     assert np.isnan(corrected_explained_variance(sums))
-
-
-def test_states_may_differ_in_their_returns():
-    sums = sums_of([0.5, 0.5], [1, 10], np.array([4, 20]))
-    assert corrected_mse(sums) == pytest.approx((0.0625 - 0.1875 / 3 - 0.25 / 19) / 2)
-
-
-def test_a_missing_prediction_is_refused():
-    with pytest.raises(ValueError, match="values_N must be finite"):
-        sums_of([0.5, np.nan], [1, 2], 4)
 
 
 def de_moivre(n, p):
@@ -174,9 +133,3 @@ def test_the_floor_against_a_measured_truth_by_hand_and_by_enumeration():
     )
     found = expected_absolute_error(np.array([p, 0.0, 1.0]), num_draws, m)
     assert found == pytest.approx([expected, 0, 0], abs=1e-15)
-
-
-def test_the_floor_of_measured_values_is_low_by_a_share_of_one_in_m():
-    counts, p = np.arange(17), 0.3
-    plugged_in = binom.pmf(counts, 16, p) @ expected_absolute_error(counts / 16, 1, None)
-    assert plugged_in == pytest.approx(2 * p * (1 - p) * (1 - 1 / 16))

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from analysis.stats.bootstrap import bootstrap_weights
 from analysis.stats.gradient_noise import (
     GradientNoise,
     adam_gains,
@@ -21,18 +20,15 @@ def gram(gradients_ND):
 
 def test_the_examples_of_the_docstrings():
     found = noise_from_gram(np.array([[1, 1], [1, 5]]), np.ones(2))
-    assert found == GradientNoise(trace=2, squared_norm=1, num_units=2)
-    assert (found.trace_of_mean, found.signal_to_noise, found.noise_scale) == (1, 1, 2)
+    assert found == GradientNoise(trace=2, squared_norm=1)
 
 
 def test_the_trace_is_that_of_numpys_covariance():
     gradients_ND = np.random.default_rng(0).normal(size=(9, 4)) + 0.3
     by_gram = noise_from_gram(gram(gradients_ND), np.ones(9))
     assert by_gram.trace == pytest.approx(np.trace(np.cov(gradients_ND.T)))
-    assert by_gram.trace_of_mean == pytest.approx(by_gram.trace / 9)
     mean_D = gradients_ND.mean(axis=0)
-    assert by_gram.squared_norm == pytest.approx(mean_D @ mean_D - by_gram.trace_of_mean)
-    assert by_gram.noise_scale * by_gram.signal_to_noise == pytest.approx(9)
+    assert by_gram.squared_norm == pytest.approx(mean_D @ mean_D - by_gram.trace / 9)
 
 
 def test_both_are_unbiased_where_the_plain_norm_is_not():
@@ -61,40 +57,11 @@ def test_weights_are_copies_that_are_never_paired_with_themselves():
     assert found.squared_norm == pytest.approx(product / weight)
 
 
-def test_the_bootstrap_lies_about_the_estimate_and_covers_the_truth():
-    draw = np.random.default_rng(3)
-    mean_D = np.full(20, 0.1)  # |E g|² = 0.2, tr Σ = 20: noise of 0.33 in the plain norm of 60
-    num_runs, covered = 150, {"trace": 0, "squared_norm": 0}
-    offsets = []
-    for _ in range(num_runs):
-        gradients = gram(mean_D + draw.normal(size=(60, 20)))
-
-        def statistic(weights_N, gradients=gradients):
-            noise = noise_from_gram(gradients, weights_N)
-            return {"trace": noise.trace, "squared_norm": noise.squared_norm}
-
-        found = bootstrap_weights(statistic, range(60), draw, num_resamples=120, level=0.9)
-        for name, truth in (("trace", 20), ("squared_norm", 0.2)):
-            covered[name] += found[name].low <= truth <= found[name].high
-        middle = (found["squared_norm"].low + found["squared_norm"].high) / 2
-        offsets.append(middle - found["squared_norm"].value)
-    # Self-pairs would move its middle by tr Σ/n = 0.33.
-    assert abs(np.mean(offsets)) < 0.05
-    # A share of 150 runs has a standard error of 2.4 points.
-    assert covered["trace"] / num_runs == pytest.approx(0.9, abs=0.08)
-    assert covered["squared_norm"] / num_runs > 0.85
-
-
 def test_what_cannot_be_known_is_undefined_or_refused():
     assert math.isnan(noise_from_gram(np.eye(3), np.array([3, 0, 0])).trace)
-    orthogonal = noise_from_gram(np.eye(3), np.ones(3))
-    assert (orthogonal.squared_norm, orthogonal.signal_to_noise) == (0, 0)
-    assert math.isnan(orthogonal.noise_scale)
-    equal = noise_from_gram(np.ones((3, 3)), np.ones(3))
-    assert (equal.trace, equal.noise_scale) == (0, 0)
-    assert math.isnan(equal.signal_to_noise)
-    with pytest.raises(ValueError, match="must be at least 2, got 1"):
-        noise_from_gram(np.eye(1), [1])
+    assert noise_from_gram(np.eye(3), np.ones(3)).squared_norm == 0
+    assert noise_from_gram(np.ones((3, 3)), np.ones(3)).trace == 0
+    assert math.isnan(noise_from_gram(np.eye(1), np.ones(1)).trace)
 
 
 def test_what_adam_gains_by_hand():
@@ -114,8 +81,6 @@ def test_what_adam_gains_by_hand():
     ten_NC = np.vstack([signal_NC, np.ones((1, 50))])
     assert adam_gains(ten_NC, ten_NC, 5)[-1] == pytest.approx(gains_M[0])
     assert adam_gains(ten_NC, ten_NC, 5).shape == (11,)
-    with pytest.raises(ValueError, match="units must be at least 3, got 2"):
-        adam_gains(rows_NC[:2], rows_NC[:2], 5)
 
 
 def test_noise_without_signal_costs_adam_nothing_but_all_of_the_trace():

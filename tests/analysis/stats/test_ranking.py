@@ -76,12 +76,3 @@ def test_ties_are_one_half_and_equal_predictions_are_chance():
     # The pair of 30 and 30 is not resolved and does not count, however it is ranked.
     sums = total(ranking_terms([np.array([4, 3, 1, 2])], counts, 64, 0.95))
     assert (sums["pairs"], pairwise(sums)) == (5, 1)
-
-
-def test_too_few_alternatives_and_missing_predictions_are_refused():
-    with pytest.raises(ValueError, match="at least 3, got 2 and 2"):
-        ranking_terms([np.array([1, 2])], [np.array([1, 2])], 4, 0.95)
-    with pytest.raises(ValueError, match="got 3 and 4"):
-        ranking_terms([np.arange(3)], [np.arange(4)], 4, 0.95)
-    with pytest.raises(ValueError, match="predictions must be finite"):
-        ranking_terms([np.array([1, 2, np.nan])], [np.arange(3)], 4, 0.95)

@@ -4,7 +4,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
 
 from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import (
@@ -14,7 +13,6 @@ from analysis.stats.seeds import (
     interquartile_mean,
     iqm,
     iqm_difference,
-    probability_of_improvement,
 )
 
 
@@ -50,20 +48,10 @@ def test_the_interval_over_seeds_is_that_of_all_resamples():
         assert np.quantile(every, level - 0.008) <= found <= np.quantile(every, level + 0.008)
 
 
-def test_the_interval_shifts_and_scales_with_the_scores_and_is_always_the_same():
-    scores = np.array([0.1, 0.35, 0.42, 0.58, 0.9])
-    one, other = iqm(scores), iqm(0.5 * scores + 2)
-    assert (other.value, other.low, other.high) == pytest.approx(
-        (0.5 * one.value + 2, 0.5 * one.low + 2, 0.5 * one.high + 2)
-    )
-    assert iqm(scores) == one
-
-
 def test_one_seed_has_no_interval():
     assert iqm([0.5]) == Estimate(0.5, None, None)
     assert iqm_difference([0.75], [0.5]) == Estimate(0.25, None, None)
     assert iqm_difference([0.75, 0.5, 0.25], [0.25]) == Estimate(0.25, None, None)
-    assert probability_of_improvement([0.75], [0.5, 0.25]) == Estimate(1, None, None)
 
 
 def test_the_difference_of_methods_by_hand():
@@ -77,23 +65,6 @@ def test_the_difference_of_methods_by_hand():
     assert equal.high == pytest.approx(2 / 3, abs=0.2)
 
 
-def test_the_probability_of_improvement_by_hand():
-    estimate = probability_of_improvement([1, 2, 3], [0, 2, 9])
-    assert estimate.value == 0.5  # 4 wins and a tie of 9 pairs
-    assert 0 <= estimate.low < 0.5 < estimate.high <= 1
-    assert probability_of_improvement([2, 3, 4], [0, 1]) == Estimate(1, 1, 1)
-    assert probability_of_improvement([1, 1], [1, 1, 1]) == Estimate(0.5, 0.5, 0.5)
-
-
-def test_the_probability_of_improvement_is_the_mann_whitney_statistic():
-    generator = np.random.default_rng(0)
-    x, y = generator.integers(0, 6, 5), generator.integers(0, 6, 7)
-    expected = mannwhitneyu(x, y).statistic / 35
-    found, turned = probability_of_improvement(x, y), probability_of_improvement(y, x)
-    assert found.value == pytest.approx(expected)
-    assert found.value + turned.value == pytest.approx(1)
-
-
 def test_areas_by_hand():
     assert area_under_curve([0, 2, 6], [0.0, 0.5, 1.0]) == (2 * 0.25 + 4 * 0.75) / 6
     assert area_under_curve([0, 1, 2, 3], [0.0, 1.0, 1.0, 0.0]) == 2 / 3
@@ -101,17 +72,6 @@ def test_areas_by_hand():
     assert area_under_curve((0, 10, 20), (0, 1, 1), 5, 15) == 0.875
     assert common_support([(0, 10, 20), (5, 30)]) == (5, 20)
     assert common_support([(0, 5), (5, 9)]) is None
-
-
-def test_stretches_of_an_area_add_up():
-    draw = np.random.default_rng(0)
-    costs, scores = np.sort(draw.random(9)), draw.random(9)
-    low, middle, high = costs[0], 0.5, costs[-1]
-    parts = [area_under_curve(costs, scores, *ends) for ends in ((low, middle), (middle, high))]
-    whole = area_under_curve(costs, scores) * (high - low)
-    assert parts @ np.diff([low, middle, high]) == pytest.approx(whole)
-    with pytest.raises(ValueError, match=r"low and high must be in 0\.\.10, got -1 and 3"):
-        area_under_curve((0, 10), (0, 1), -1, 3)
 
 
 def test_where_a_curve_first_reaches_a_cost():

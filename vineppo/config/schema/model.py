@@ -1,7 +1,10 @@
 """The model, its optimizer, and the policy as it samples."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,16 +18,31 @@ from vineppo.config.schema.scalars import (
     Positive,
     PositiveFraction,
 )
+from vineppo.plugins import Plugin, PluginConfig
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
-class LoraConfig:
-    """Adapters of low rank that train in place of the weights (`vineppo/lora.py`)."""
+class Adapters(PluginConfig):
+    """Weights that train in place of the model's; the engine and checkpoints get them merged."""
 
-    rank: Count
-    alpha: Positive  # the adapters' product counts alpha / rank
-    # Linear modules by the ends of their names, such as "q_proj".
-    target_modules: Annotated[tuple[Name, ...], Field(min_length=1)]
+    def add(self, model: Any, run_seed: int) -> None:
+        """Puts the adapters on the model, in place, and freezes the rest."""
+        raise NotImplementedError
+
+    def merged_weights(self, model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
+        """`named_weights` of the model as it would be if they were merged, one at a time."""
+        raise NotImplementedError
+
+    def without(self, model: Any) -> AbstractContextManager[None]:
+        """The model as it was before `add`; what trains keeps its flags."""
+        raise NotImplementedError
+
+    def save(self, model: Any, directory: Path) -> None:
+        """Writes the adapters alone."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -35,7 +53,7 @@ class ModelConfig:
     dtype: Dtype = "bfloat16"
     attention: Literal["sdpa", "eager"] = "sdpa"
     gradient_checkpointing: bool | Literal["auto"] = "auto"  # on a GPU
-    lora: LoraConfig | None = None  # null: all weights train
+    lora: Annotated[Adapters, Plugin("adapters")] | None = None  # null: all weights train
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class SftModelConfig:
     dtype: Dtype = "bfloat16"
     attention: Literal["sdpa", "eager"] = "sdpa"
     gradient_checkpointing: bool | Literal["auto"] = "auto"
-    lora: LoraConfig | None = None
+    lora: Annotated[Adapters, Plugin("adapters")] | None = None
 
 
 @dataclass(frozen=True)

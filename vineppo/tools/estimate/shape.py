@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vineppo.config.schema import LoraConfig, SftConfig, TrainConfig
+from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.lora import check_targets
 from vineppo.models import llama_config, resolve_model_path
+from vineppo.recipes.lora import Lora, check_targets
 from vineppo.token_scores import last_hidden
 
 
@@ -65,7 +65,7 @@ class Skeleton:
                 f"a model of {hf_config.model_type!r} cannot be built: {reason}"
             ) from None
 
-    def num_adapter_parameters(self, lora: LoraConfig) -> int:
+    def num_adapter_parameters(self, lora: Lora) -> int:
         """Those of A and B at every adapted module; rank 4 at a 128 × 128 projection has 1,024.
 
         Raises `UserError` for a target that the model does not have.
@@ -154,7 +154,8 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
         return Skeleton(hf_config, model.dtype, model.attention, is_critic)
 
     policy = skeleton(model.path, "model.path")
-    adapters = None if model.lora is None else policy.num_adapter_parameters(model.lora)
+    lora = model.lora
+    adapters = policy.num_adapter_parameters(lora) if isinstance(lora, Lora) else None
     if isinstance(config, SftConfig):
         return Models(policy, adapters, {}, None)
     critics = {

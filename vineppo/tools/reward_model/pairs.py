@@ -53,7 +53,7 @@ def load_pairs(config: RewardModelConfig, tokenizer: Any) -> tuple[list[Pair], l
             test = list(islice(_text_pairs(pairs, pairs.test_path, tokenizer), num_test))
 
     def fitting(some: Sequence[Pair]) -> list[Pair]:
-        items = ((pair.name, len(pair), "", pair) for pair in some)
+        items = [(pair.name, len(pair), pair) for pair in some]
         limit = config.optimization.max_tokens
         return within(limit, "optimization.max_tokens", items, pairs.too_long, "pair")
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid
 
-from vineppo.batching import collate, ranks_share, shuffled_minibatches
+from vineppo.batching import collate, grouped_minibatches, ranks_share
 from vineppo.checkpoint import save_final
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import init_distributed, is_main, num_ranks, rank
@@ -65,7 +65,7 @@ def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             seed = derive_seed(config.seed, "pairs", epoch)
-            chosen = shuffled_minibatches(len(train), batch_size, seed)[number]
+            chosen = grouped_minibatches(range(len(train)), batch_size, seed)[number]
             session.progress.enter("update")
             metrics = reward_model.update([train[i] for i in chosen], iteration - 1, num_updates)
             metrics |= evaluate_if_due(session, reward_model, test, iteration)

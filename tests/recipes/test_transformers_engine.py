@@ -1,4 +1,4 @@
-"""What is the second engine's own: slots, sharing, other architectures, strict weights."""
+"""The transformers engine: joint passes, other architectures, strict weights."""
 
 import random
 import shutil
@@ -16,9 +16,9 @@ from support.engines import (
     start,
     trainer_logprobs,
 )
-from support.grids import grid
 from support.tiny_models import random_model
 
+from vineppo.engine.concurrency import Concurrency
 from vineppo.errors import UserError
 from vineppo.models import ASSETS, load_model, named_weights
 from vineppo.recipes.transformers_engine import TransformersEngine
@@ -50,62 +50,34 @@ def crowd(prompt, count):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("num_seqs", grid(5, slow=[24]))
+@pytest.mark.parametrize("num_seqs", [5, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_sample_does_not_depend_on_who_else_runs(config, loaded, prompt, num_seqs):
-    """Rows of any length join and leave; prefixes pass in pieces of at most 128 tokens.
-
-    One prefix has more rows than may lie side by side.
-    """
+    """Rows of any length join and leave; prefixes pass in pieces of at most 128 tokens."""
     requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(20)]
-    requests += crowd(prompt, 25)
+    requests += [*crowd(prompt, 30), request(prompt, 8, stop_ids=(14,))]
     narrow = start(replace(config, max_num_seqs=num_seqs, max_num_batched_tokens=128), loaded)
     together = run(narrow, requests)
     alone = start(replace(config, max_num_seqs=1), loaded)
     for one, completion in zip(requests, together, strict=True):
-        alone.clear_cache()
         assert_alike(completion, run(alone, [one])[0])
     assert {completion.finish_reason for completion in together} == {"stop", "length"}
 
 
-def test_a_prefix_is_computed_once(config, loaded, prompt, monkeypatch):
-    """Forty rows come one after the other, and some find no place beside the others."""
-    engine, entered = start(replace(config, max_num_seqs=32), loaded), []
-    enter = engine._cache.enter
-
-    def counted(slots, token_ids, starts):
-        entered.extend(token_ids)
-        return enter(slots, token_ids, starts)
-
-    monkeypatch.setattr(engine._cache, "enter", counted)
-    run(engine, [request(prompt, seed) for seed in range(40)])
-    assert entered == [prompt[:-1]]
-    assert engine.counts.prompt_tokens == 40 * len(prompt)
-    # The first copies it for whoever is not beside it.
-    assert engine.counts.cached_tokens == 39 * (len(prompt) - 1)
+def test_rows_that_join_together_share_the_pass_over_their_prefix(config, loaded, prompt):
+    engine = start(replace(config, max_num_seqs=32), loaded)
+    run(engine, [request(prompt, seed, max_tokens=3) for seed in range(32)])
+    assert engine.counts.prompt_tokens == 32 * len(prompt)
+    assert engine.counts.cached_tokens == 31 * (len(prompt) - 1)
 
 
-def test_a_prefix_takes_over_what_an_earlier_one_begins_with(engine, prompt):
-    engine.clear_cache()
-    before = engine.counts
-    (whole,) = run(engine, [request(prompt, 1)])
-    states = [(*prompt, *whole.token_ids[:length]) for length in (4, 9, 13)]
-    found = [run(engine, [request(state, len(state))])[0] for state in states]
-    cached = engine.counts.cached_tokens - before.cached_tokens
-    assert cached == len(prompt) - 1 + sum(len(state) - 1 for state in states[:2])
-    for state, completion in zip(states, found, strict=True):
-        engine.clear_cache()
-        assert_alike(completion, run(engine, [request(state, len(state))])[0])
-
-
-@pytest.mark.parametrize("num_steps", grid(3, slow=[16]))
-def test_looking_at_tokens_now_and_then_changes_none(config, loaded, prompt, num_steps):
-    """As on a GPU: ends and budgets fall between looks, and some before any."""
-    requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(20)]
-    requests += [*crowd(prompt, 30), request(prompt, 8, stop_ids=(14,))]
-    often, seldom = (start(replace(config, max_num_seqs=8), loaded) for _ in range(2))
-    seldom._steps_a_look = num_steps
-    for one, other in zip(run(often, requests), run(seldom, requests), strict=True):
-        assert_alike(one, other)
+def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, prompt):
+    small = start(replace(config, max_model_len=len(prompt) + 3), loaded)
+    whole, cut = run(small, [request(prompt, 1, max_tokens=n) for n in (2, 48)])
+    assert len(cut.token_ids) == 3
+    assert cut.finish_reason == "length"
+    assert cut.token_ids[:2] == whole.token_ids
+    full = start(config, loaded)
+    assert_alike(cut, run(full, [request(prompt, 1, max_tokens=3)])[0])
 
 
 def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
@@ -113,7 +85,8 @@ def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
     engine.step()
     with pytest.raises(RuntimeError, match="in use"):
         engine.clear_cache()
-    finish(engine)
+    while engine.num_unfinished:
+        engine.step()
 
 
 def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):
@@ -150,17 +123,15 @@ LATENTS = {
 
 @pytest.mark.parametrize(
     ("config_name", "changes"),
-    grid(
+    [
+        ("LlamaConfig", {"tie_word_embeddings": False}),
         ("Qwen2Config", {"tie_word_embeddings": True}),
+        ("MistralConfig", {"sliding_window": 128}),
+        ("GPT2Config", {"n_positions": 128}),
         ("Gemma2Config", {"head_dim": 8, "sliding_window": 128}),
-        slow=[
-            ("LlamaConfig", {"tie_word_embeddings": False}),
-            ("MistralConfig", {"sliding_window": 128}),
-            ("GPT2Config", {"n_positions": 128}),
-            ("Gemma3nTextConfig", SHARED_LAYERS),
-            ("DeepseekV3Config", LATENTS),
-        ],
-    ),
+        ("Gemma3nTextConfig", SHARED_LAYERS),
+        ("DeepseekV3Config", LATENTS),
+    ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_other_architectures(config, tmp_path, config_name, changes):
@@ -168,7 +139,6 @@ def test_other_architectures(config, tmp_path, config_name, changes):
     keys of another size than values: the trainer's numbers, up to the last position."""
     loaded = load_model(write_model(config_name, tmp_path, **changes), "float32", "sdpa")
     engine = start(replace(config, max_num_seqs=4), loaded)
-    engine._steps_a_look = 7
     stream = random.Random(0)
     prefixes = [[stream.randrange(15) for _ in range(n)] for n in (1, 30, 7, 120, 7, 22)]
     requests = [request(ids, seed, max_tokens=40) for seed, ids in enumerate(prefixes)]
@@ -192,6 +162,23 @@ def test_models_whose_layers_see_less_are_refused(config, tmp_path):
     loaded = load_model(recurrent, "float32", "sdpa")
     with pytest.raises(UserError, match="every layer must attend to all tokens"):
         TransformersEngine(config, loaded.engine_model)
-    own = write_model("StableLmConfig", tmp_path / "own")
-    with pytest.raises(UserError, match="by transformers' own attention, got stablelm"):
-        TransformersEngine(config, load_model(own, "float32", "sdpa").engine_model)
+
+
+def test_an_engine_that_goes_on_failing_ends_the_run_with_its_error(config, loaded, monkeypatch):
+    """At once where a lone request fails alone; else after five halvings."""
+    engine = start(config, loaded)
+    calls = []
+
+    def broken(**_):
+        calls.append(len(engine._running))
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(engine._model, "forward", broken)
+    for seed in range(100):
+        engine.submit(request((1, 2), seed), lambda _: None)
+    with pytest.raises(RuntimeError, match="broken"):
+        finish(engine)
+    assert calls == [100, 50, 25, 12, 6, 3]
+    alone = Concurrency(1, 128)
+    with pytest.raises(ValueError, match="alone"):
+        alone.lower(ValueError("alone"), 1)

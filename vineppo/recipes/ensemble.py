@@ -43,7 +43,7 @@ class MeanValues(ValuePredictor):
         self.set_values(branches, [[fmean(v) for v in self._of_members(r)] for r in branches])
 
     def _of_members(self, rollout: Rollout) -> list[tuple[float, ...]]:
-        """Of every token, the values of all members."""
+        """The values of all members at every token."""
         columns = [rollout.values_T(member.name) for member in self.members]
         return list(zip(*columns, strict=True))
 

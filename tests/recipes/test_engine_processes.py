@@ -176,7 +176,7 @@ def test_failures_warnings_and_refusals_are_said_here(make, caplog):
 def test_an_engine_that_ends_is_said(make):
     engine = make()
     for seed in range(2000):  # more than are done by the steps that were told ahead
-        engine.submit(request(PROMPT, seed), lambda _: None)
+        engine.submit(request((*PROMPT, seed), seed), lambda _: None)
     engine.step()
     ended = engine._processes[1]
     ended.process.status = -signal.SIGKILL

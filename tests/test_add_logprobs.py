@@ -208,14 +208,6 @@ def test_the_logged_kl_is_raw_also_after_reward_shaping(config, models, estimato
     assert total < 1.0
 
 
-def test_logged_advantages_are_raw_and_whitening_follows_its_switch(config, models):
-    for is_whitened in (False, True):
-        rollouts = run(config, models, optimization={"whiten_advantages": is_whitened})
-        assert [one.steps_S["advantages"] for one in rollouts] == [[-0.5, 1.0], [-0.5]]
-        assert column("advantages", rollouts) == [[-0.5, -0.5, 1.0], [-0.5, -0.5, -0.5]]
-        assert (abs(sum(flat(column("loss_advantages", rollouts)))) < 1e-6) is is_whitened
-
-
 def objective(config, reference, sequences, kl_coef):
     """The loss of an update's only batch, and its gradient; DeepSpeed would keep the latter."""
     model = load_model(config.model.path, "float32", "sdpa").model

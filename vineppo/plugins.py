@@ -36,9 +36,6 @@ CORE: dict[str, dict[str, str]] = {
         "gae": "vineppo.credit.gae:GaeCredit",
         "grpo": "vineppo.credit.groups:GrpoCredit",
         "rloo": "vineppo.credit.groups:RlooCredit",
-        "reinforce_plus_plus": "vineppo.credit.groups:ReinforcePlusPlusCredit",
-        "reinforce_plus_plus_baseline": "vineppo.credit.groups:ReinforcePlusPlusBaselineCredit",
-        "remax": "vineppo.credit.groups:RemaxCredit",
     },
     "engine": {"vllm": "vineppo.engine.vllm_config:VllmConfig"},
     "segmenter": {
@@ -51,7 +48,6 @@ CORE: dict[str, dict[str, str]] = {
         "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
         "group_mean": "vineppo.values.group_mean:GroupMean",
         "separate": "vineppo.values.separate:SeparateValueModel",
-        "shared": "vineppo.values.shared:SharedValueHead",
     },
 }
 # The class that the plug-ins of a role derive from.

@@ -34,3 +34,4 @@ for hard in 1 2 3 4; do
         --continuations 1 --estimators rloo,vine_oracle --out $runs/hard_$hard/gradients
 done
 python experiments/11_credit/decisive.py $runs/hard_1 $runs/hard_2 $runs/hard_3 $runs/hard_4
+rm -rf $out/gradients $out/*/gradients $out/*.png $out/long/*.png

@@ -20,8 +20,7 @@ rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
         'NR == 1 || index(of, "," $7 ",") && index(what, "," $8 ",")' $runs/measured/gradient_variance.csv
 }
-python experiments/13_gradient_noise/kept.py $runs/measured/gradients $here $main
-python -m analysis gradient-variance $here --out $here
+awk -F, -v of=",$main," 'NR == 1 || index(of, "," $7 ",")' $runs/measured/gradient_variance.csv > $here/gradient_variance.csv
 mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,$further trace_ratio,trace_time_ratio,num_tokens \
     > $here/further/gradient_variance.csv
@@ -49,3 +48,5 @@ python -m analysis gradient-variance $runs/credit_short_spo_seed1 --checkpoints 
     --out $runs/spo --estimators rloo,vine_1,vine_3,vine_5,vine_9
 mkdir -p $here/spo
 cp $runs/spo/gradient_variance.csv $here/spo
+rm -rf $here/*/gradients $here/*/*.png
+python $here/frontier.py

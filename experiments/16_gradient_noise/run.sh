@@ -19,7 +19,7 @@ rows_of() {  # ESTIMATORS QUANTITIES: of the whole table
     awk -F, -v of=",$1," -v what=",$2," \
         'NR == 1 || index(of, "," $7 ",") && index(what, "," $8 ",")' $runs/measured/gradient_variance.csv
 }
-python experiments/13_gradient_noise/kept.py $runs/measured/gradients $here $main
+python experiments/16_gradient_noise/kept.py $runs/measured/gradients $here $main
 python -m analysis gradient-variance $here --out $here
 mkdir -p $here/further
 rows_of rloo,vine_1,vine_3,vine_oracle,martingale_posterior,gae,martingale_privileged,$further \

@@ -2,7 +2,6 @@
 
 import gc
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,10 +14,9 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 from vineppo.distributed import init_distributed
 from vineppo.engine import EngineModel
 from vineppo.engine.concurrency import Concurrency
-from vineppo.engine.vllm_engine import VllmEngine, padding_mask
+from vineppo.engine.vllm_engine import padding_mask
 from vineppo.errors import UserError
 from vineppo.models import resolve_model_path
-from vineppo.recipes.engine_processes import EngineProcesses
 
 MODEL = resolve_model_path("embedded:arithmetic_short")
 
@@ -44,16 +42,6 @@ def test_admission(num_running, in_waves, has_failed, expected):
     concurrency = Concurrency(64 if has_failed else 32, 100)
     concurrency.limit = 32
     assert concurrency.admits(num_running, in_waves) == expected
-
-
-@pytest.mark.parametrize("kind", [VllmEngine, EngineProcesses])
-def test_an_engine_wakes_after_the_trainer_has_left_it_the_memory(kind, monkeypatch):
-    """torch keeps what it has freed, and then no engine has room beside it."""
-    calls = []
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty"))
-    llm = SimpleNamespace(wake_up=lambda: calls.append("wake"))
-    kind.wake(SimpleNamespace(_is_asleep=True, _llm=llm, _ask=calls.append))
-    assert calls == ["empty", "wake"]
 
 
 def test_padded_ids_are_masked_under_both_of_vllms_runners():

@@ -98,9 +98,8 @@ def test_nothing_compiles_a_name_that_slipped_in(
 def test_an_infinite_sum_compiles_nothing() -> None:
     pool = WorkerPool(comparators.audited, num_workers=1, time_limit_s=60.0)
     try:
-        pairs = [(TRUTH, HARMLESS), (HARMLESS, TRUTH), (HARMLESS, r"\frac{\pi^2}{6}")]
-        futures = [pool.submit(*pair) for pair in pairs]
-        assert [future.result(timeout=600) for future in futures] == [False, False, True]
+        futures = [pool.submit(HARMLESS, text) for text in (TRUTH, r"\frac{\pi^2}{6}")]
+        assert [future.result(timeout=600) for future in futures] == [False, True]
     finally:
         pool.close()
 

@@ -94,8 +94,8 @@ def test_a_failed_comparison_is_wrong_counted_and_alone(
 
 
 def test_the_limit_is_hard_and_leaves_the_start_of_a_worker_out() -> None:
-    # Imports and parser tables take far longer than this limit, here and after each kill.
-    config = replace(GRADING, time_limit_s=0.2)
+    # Imports and parser tables take far longer than this limit; so short, there is one pool.
+    config = replace(GRADING, time_limit_s=0.03)
     with Grader(config, comparators.hang_beside_math_verify) as grader:
         assert _rewards(grader, "A", ["a"]) == [1.0]
         start_s = time.monotonic()

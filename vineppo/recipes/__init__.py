@@ -27,7 +27,13 @@ KINDS = {
         "lora": "vineppo.recipes.lora:Lora",
     },
     "credit": {
+        "reinforce_plus_plus": "vineppo.recipes.reinforce_plus_plus:ReinforcePlusPlusCredit",
+        "reinforce_plus_plus_baseline": (
+            "vineppo.recipes.reinforce_plus_plus:ReinforcePlusPlusBaselineCredit"
+        ),
+        "remax": "vineppo.recipes.remax:RemaxCredit",
         "doubly_robust": "vineppo.recipes.doubly_robust:DoublyRobustCredit",
+        "gae_bootstrapped": "vineppo.recipes.gae_bootstrapped:BootstrappedGae",
         "gigpo": "vineppo.recipes.gigpo:GigpoCredit",
         "joined": "vineppo.recipes.joined:JoinedCredit",
         "martingale": "vineppo.recipes.martingale:MartingaleCredit",
@@ -43,6 +49,8 @@ KINDS = {
         "merged": "vineppo.recipes.merged:MergedSegmenter",
     },
     "values": {
+        "shared": "vineppo.recipes.shared:SharedValueHead",
+        "informed": "vineppo.recipes.informed:Informed",
         "ensemble": "vineppo.recipes.ensemble:Ensemble",
         "fused": "vineppo.recipes.fused:Fused",
         "generative": "vineppo.recipes.generated:Generative",

@@ -29,7 +29,7 @@ class MergedSegmenter(Segmenter):
     segmenter: Annotated[Segmenter, Plugin("segmenter")]
 
     @property
-    def reads_entropies(self) -> bool:
+    def reads_entropies(self) -> bool:  # type: ignore[override]
         return self.segmenter.reads_entropies
 
     def spans(

@@ -12,13 +12,15 @@ from vineppo.run_dir.files import read_json
 
 # Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
 # other value is refused like an unknown key.
-REMOVED_KEYS: tuple[tuple[str, str, Any], ...] = (
-    ("logging", "trackio_project", None),
-    ("logging", "tensorboard", False),
-    ("engine", "prefix_caching", True),
-    ("engine", "tensor_parallel_size", 1),
-    ("credit", "segment_max_prob", None),
-    ("pairs", "margin_field", None),
+REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
+    ("logging.trackio_project", None),
+    ("logging.tensorboard", False),
+    ("engine.prefix_caching", True),
+    ("engine.tensor_parallel_size", 1),
+    ("credit.segment_max_prob", None),
+    ("critic.view", None),
+    ("values.predictors.*.view", None),
+    ("pairs.margin_field", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
 MISSING = object()
@@ -26,15 +28,22 @@ MISSING = object()
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     """The config of an older run with the keys of today."""
-    for name, key, unused in REMOVED_KEYS:
-        table = resolved.get(name) or {}
-        if table.get(key, MISSING) == unused:
-            del table[key]
+    for dotted, unused in REMOVED_KEYS:
+        *parents, last = dotted.split(".")
+        for table in _tables(resolved, parents):
+            if table.get(last, MISSING) == unused:
+                del table[last]
     for name in ("reward_model", "self_training"):  # these had no kind
-        if table := resolved.get(name):
-            table.setdefault("kind", name)
+        if unnamed := resolved.get(name):
+            unnamed.setdefault("kind", name)
     if lora := resolved.get("model", {}).get("lora"):
         lora.setdefault("kind", "lora")
+    for table in _tables(resolved, ["critic"]) + _tables(resolved, ["values", "predictors", "*"]):
+        if table.get("kind") == "separate" and "view" in table:
+            table["kind"] = "informed"
+    credit = resolved.get("credit", {})
+    if credit.pop("bootstrap_truncated", False):
+        credit["kind"] = "gae_bootstrapped"
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":
         engine["sleep_while_training"] = True  # sleeping always fits
@@ -45,6 +54,16 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     elif engine.get("kind") == "vllm":
         engine.pop("num_processes", None)
     return complete(resolved)
+
+
+def _tables(node: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The tables at a path of keys; "*" is any key."""
+    if not isinstance(node, dict):
+        return []
+    if not keys:
+        return [node]
+    children = node.values() if keys[0] == "*" else [node.get(keys[0])]
+    return [table for child in children for table in _tables(child, keys[1:])]
 
 
 def read_config(

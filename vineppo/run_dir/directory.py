@@ -2,7 +2,6 @@
 
     config.json  own_files.json  environment.json  metrics.jsonl  train.log
     rollouts/iter_000010.parquet  values/iter_000010.parquet  evaluations/iter_000010.json
-    value_diagnostics/iter_000010.parquet
     checkpoints/iter_000010/  final/
 
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
@@ -173,9 +172,6 @@ class RunDir:
 
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         self._write("values", iteration, rows)
-
-    def write_value_diagnostics(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        self._write("value_diagnostics", iteration, rows)
 
     def _write(self, kind: str, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
         write_parquet(self._file(kind, iteration), rows, schema_of(kind, rows))

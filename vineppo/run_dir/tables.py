@@ -50,24 +50,10 @@ VALUE_SCHEMA = pa.schema(
 # Runs with further predictors: the rows above have null here, and each other predictor has a row of
 # its own for every state.
 PREDICTION_COLUMNS = pa.schema({"predictor": pa.string(), "value": pa.float32()})
-# One row per bin of the response and outcome; see `vineppo/value_diagnostics.py`.
-DIAGNOSTICS_SCHEMA = pa.schema(
-    {
-        "axis": pa.string(),
-        "bin": pa.int32(),
-        "is_correct": pa.bool_(),
-        "count": pa.int32(),
-        "values": pa.list_(pa.float32()),
-        "returns": pa.list_(pa.float32()),
-        "advantages": pa.list_(pa.float32()),
-        "explained_variance": pa.float32(),
-    }
-)
 # The schemas that a kind of table may have, the plain one first.
 SCHEMAS = {
     "rollouts": (ROLLOUT_SCHEMA, pa.unify_schemas([ROLLOUT_SCHEMA, TURN_COLUMNS])),
     "values": (VALUE_SCHEMA, pa.unify_schemas([VALUE_SCHEMA, PREDICTION_COLUMNS])),
-    "value_diagnostics": (DIAGNOSTICS_SCHEMA,),
 }
 
 

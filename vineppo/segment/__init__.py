@@ -7,6 +7,7 @@ no spans. A segmenter is a plug-in (`vineppo/plugins.py`) without state.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from vineppo.plugins import PluginConfig
 from vineppo.types import StepSpan
@@ -16,10 +17,7 @@ from vineppo.types import StepSpan
 class Segmenter(PluginConfig):
     """A segmenter and its keys. One that looks at the text alone is a `TextSegmenter`."""
 
-    @property
-    def reads_entropies(self) -> bool:
-        """True if `spans` needs the policy's entropies, which take a pass of the policy."""
-        return False
+    reads_entropies: ClassVar[bool] = False  # they take a pass of the policy
 
     def spans(
         self,

@@ -18,8 +18,7 @@ _ANSWER_LINE = re.compile(r"[ \t]*####")
 def line_cuts(text: str) -> list[int]:
     """Positions after each run of newlines: VinePPO's rule for GSM8K (arXiv:2410.01679).
 
-    Blank lines form no step. A line that begins with `####` restates the step before
-    it and belongs to it.
+    Blank lines form no step. A line that begins with `####` belongs to the step that it restates.
 
     >>> line_cuts("2+3=5\\n\\n5*2=10\\n#### 10")
     [7]

@@ -5,25 +5,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_ALIGNED = (
-    "align alignat aligned alignedat eqnarray equation flalign gather gathered multline split"
-)
-_OPAQUE = (
-    "Bmatrix Vmatrix array asy bmatrix cases matrix pmatrix smallmatrix tabular tikzpicture vmatrix"
-)
-ALIGNED_ENVIRONMENTS = frozenset(_ALIGNED.split())
-FORMULA_ENVIRONMENTS = ALIGNED_ENVIRONMENTS | frozenset(_OPAQUE.split())
-
+# Alternatives of patterns: environments that a cut sees through, and others.
+_ALIGNED = "align(?:at|ed|edat)?|eqnarray|equation|flalign|gather(?:ed)?|multline|split"
+_FORMULA = rf"{_ALIGNED}|array|asy|cases|tabular|tikzpicture|(?:[bBpvV]|small)?matrix"
 _OPENING_OF = {r"\]": r"\[", r"\)": r"\(", "[/asy]": "[asy]"}
 _DELIMITER = re.compile(
-    rf"\\begin\{{(?P<begin>{'|'.join(FORMULA_ENVIRONMENTS)})\*?\}}"
-    rf"|\\end\{{(?P<end>{'|'.join(FORMULA_ENVIRONMENTS)})\*?\}}"
+    rf"\\begin\{{(?P<begin>{_FORMULA})\*?\}}|\\end\{{(?P<end>{_FORMULA})\*?\}}"
     r"|(?P<opening>\\[\[(]|\[asy\])"
     r"|(?P<closing>\\[\])]|\[/asy\])"
     r"|\\[\s\S]"  # an escaped character opens nothing: \$, and the \\ of a line end
     r"|(?P<dollars>\$\$?)"
 )
-_NO_ALIGNMENT = rf"\{{(?!(?:{'|'.join(ALIGNED_ENVIRONMENTS)})\*?\}})[A-Za-z]{{1,20}}\*?\}}"
+_NO_ALIGNMENT = rf"\{{(?!(?:{_ALIGNED})\*?\}})[A-Za-z]{{1,20}}\*?\}}"
 _FORMULA_PART = re.compile(
     rf"(?P<opening>\\begin{_NO_ALIGNMENT}|\\left(?![A-Za-z])|[{{(\[])"
     rf"|(?P<closing>\\end{_NO_ALIGNMENT}|\\right(?![A-Za-z])|[}})\]])"

@@ -62,7 +62,7 @@ def cuts(text: str, max_formula_chars: int) -> list[int]:
     }
     for formula, following in zip_longest(in_text, in_text[1:]):
         places.update(_formula_cuts(text, formula, max_formula_chars))
-        if _sentence_ends_with(text, formula) or _is_display_end(text, formula, following):
+        if _ends_step(text, formula, following):
             places.add(formula.end)
     for pattern in _CLAUSE_END, _BLANKS:
         gaps = [match.start() for match in _outside(pattern, text, in_text)]
@@ -107,22 +107,18 @@ def _ends_sentence(text: str, stop: int, end: int) -> bool:
     return not (_ABBREVIATION.search(before) or _NUMBERING.search(before))
 
 
-def _sentence_ends_with(text: str, formula: Formula) -> bool:
-    """True if the full stop of a sentence stands before the formula's closing delimiter."""
-    if formula.is_picture or not (formula.is_display or text[formula.end : formula.end + 1] == " "):
+def _ends_step(text: str, formula: Formula, following: Formula | None) -> bool:
+    """True if a sentence ends within the formula, or a display before the next or a capital."""
+    next_char = _next_char(text, formula.end)
+    if formula.is_display:
+        gap = text[formula.end : following.start] if following and following.is_display else "x"
+        if next_char.isupper() or not gap.strip():
+            return True
+    elif text[formula.end : formula.end + 1] != " ":
         return False
     tail = _window(text, formula.start, formula.end)
-    return bool(_FORMULA_STOPPED.search(tail)) and _begins_sentence(_next_char(text, formula.end))
-
-
-def _is_display_end(text: str, formula: Formula, following: Formula | None) -> bool:
-    """True if another display or a new sentence follows a display."""
-    is_before_display = (
-        following is not None
-        and following.is_display
-        and not text[formula.end : following.start].strip()
-    )
-    return formula.is_display and (is_before_display or _next_char(text, formula.end).isupper())
+    is_stopped = _FORMULA_STOPPED.search(tail) is not None
+    return is_stopped and not formula.is_picture and _begins_sentence(next_char)
 
 
 def _next_char(text: str, position: int) -> str:

@@ -1,4 +1,4 @@
-"""The piece of text of each sampled token, by which a segmenter cuts a response into steps."""
+"""The text of each sampled token, which segmenters cut into steps, and of a response."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -68,9 +68,8 @@ class Episode:
     """A response of several turns on its way; `finish_reason` is None until its end.
 
     It continues `prefix_ids` of an earlier response; its turns must get the same answers again. A
-    turn of more than `max_turn_tokens` ends it, and so does a response without room for another
-    turn; both earn the task's `truncated_reward` besides. `logprobs_T` are 0 for all tokens that
-    the policy did not just write.
+    turn of more than `max_turn_tokens` ends it, and so does a lack of room for another turn; both
+    earn the task's `truncated_reward` too. `logprobs_T` are 0 unless the policy just wrote a token.
     """
 
     def __init__(
@@ -103,14 +102,11 @@ class Episode:
         return math.fsum(turn.reward for turn in self.turns)
 
     def act(
-        self,
-        token_ids: Sequence[int],
-        finish_reason: FinishReason,
-        logprobs_T: Sequence[float] = (),
+        self, token_ids: Sequence[int], reason: FinishReason, logprobs_T: Sequence[float] = ()
     ) -> None:
         """The policy writes on; if that ends its turn ("stop"), the environment answers."""
         self._write(token_ids, logprobs_T)
-        is_cut, seen = finish_reason == "length", Observation(())
+        is_cut, seen = reason == "length", Observation(())
         if not is_cut:
             seen = self._checked(self._environment.step(tuple(self.response_ids[self._start :])))
             num_tokens = len(self.response_ids) + len(seen.token_ids)

@@ -83,8 +83,7 @@ def is_equivalent(answer: str, extracted: str) -> bool:
     same set. Not symmetric: the form of the true answer decides what is compared. May take forever
     and may raise: it is meant for a process with a hard limit.
 
-    `is_equivalent(r"\frac{1}{2}", "0.5")`, `is_equivalent("C", r"\text{(C)}")` and
-    `is_equivalent("69, 84", "84,69.0")` hold.
+    `is_equivalent("C", r"\text{(C)}")` and `is_equivalent("69, 84", "84,69.0")` hold.
     """
     at_once = compare_at_once(answer, extracted)
     return _is_same(normalize(answer), normalize(extracted)) if at_once is None else at_once
@@ -118,8 +117,7 @@ def _is_number(number: Literal, given: str) -> bool | None:
 def _is_same_number(gold: Literal, given: Literal) -> bool:
     """Exactly the same, or as near as a decimal of six digits and another number can be.
 
-    20/4 is still to be computed where the true answer is 5. And 50 % is 50 as well as 1/2, where
-    the true answer leaves it open.
+    20/4 is still to be computed for 5. And 50 % is 50 and 1/2, if the true answer leaves it open.
     """
     if given.is_fraction and given.value.denominator == 1 and not gold.is_fraction:
         return False
@@ -263,8 +261,6 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
             for side in givens
             if side is givens[-1] or not _names_something(side)
         )
-    if _says_nothing(givens):  # 4! = 24 is x = 24
-        return NAME.fullmatch(golds[0]) is not None and _is_same_equation(golds[1:], givens)
     return _is_same_expression("=".join(golds), "=".join(givens))
 
 

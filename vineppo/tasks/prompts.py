@@ -70,22 +70,18 @@ def fill(template: str, placeholder: str, text: str, *, key: str) -> str:
 
 
 def _encode_chat(
-    config: ChatPrompt,
-    tokenizer: PreTrainedTokenizerBase,
-    said: list[tuple[str, str]],
-    key: str,
+    config: ChatPrompt, tokenizer: PreTrainedTokenizerBase, said: list[tuple[str, str]], key: str
 ) -> tuple[int, ...]:
     if tokenizer.chat_template is None:
         raise UserError(
             f"{key}.kind 'chat' needs a tokenizer with a chat template, "
             f"got {_name(tokenizer)} without one; use 'template'"
         )
+    if config.system is not None and said[0][0] == "system":
+        raise UserError(
+            f"{key}.system must be null for prompts with a system message, got {config.system!r}"
+        )
     if config.system is not None:
-        if said[0][0] == "system":
-            raise UserError(
-                f"{key}.system must be null for prompts with a system message of their own, "
-                f"got {config.system!r}"
-            )
         said = [("system", config.system), *said]
     messages = [{"role": role, "content": content} for role, content in said]
     return encode(tokenizer, render(tokenizer, messages, key))

@@ -1,6 +1,6 @@
 """The rows of some estimators, of the tables of `gradient-variance`: what a folder keeps of them.
 
-python experiments/13_gradient_noise/kept.py GRADIENTS_DIR FOLDER ESTIMATOR,…
+python experiments/16_gradient_noise/kept.py GRADIENTS_DIR FOLDER ESTIMATOR,…
 """
 
 import json

@@ -15,7 +15,7 @@ LAYERS = [
     ["values"],
     ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
     ["engine", "models", "token_scores", "packing", "deepspeed_module"],
-    ["tasks", "credit", "segment", "value_diagnostics", "run_dir", "progress"],
+    ["tasks", "credit", "segment", "run_dir", "progress"],
     ["config", "user_reward", "distributed", "parent_death"],
     ["losses", "kl", "vocabulary", "batching", "metrics", "seeds"],
     ["types", "errors", "schema", "require", "interface", "plugins"],

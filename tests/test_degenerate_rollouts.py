@@ -12,9 +12,6 @@ from vineppo.batching import collate
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import (
     GrpoCredit,
-    ReinforcePlusPlusBaselineCredit,
-    ReinforcePlusPlusCredit,
-    RemaxCredit,
     RlooCredit,
 )
 from vineppo.experience import add_advantages
@@ -28,6 +25,11 @@ from vineppo.metrics import (
     value_metrics,
 )
 from vineppo.minibatches import UpdateSizes, is_sound
+from vineppo.recipes.reinforce_plus_plus import (
+    ReinforcePlusPlusBaselineCredit,
+    ReinforcePlusPlusCredit,
+)
+from vineppo.recipes.remax import RemaxCredit
 from vineppo.run_dir.files import strict_json
 from vineppo.token_scores import TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue

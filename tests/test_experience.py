@@ -19,10 +19,11 @@ from support.walks import (
     walked,
 )
 
-from vineppo.credit.groups import RemaxCredit, RlooCredit
+from vineppo.credit.groups import RlooCredit
 from vineppo.experience import Experience, add_advantages, sample_varied
 from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.metrics import value_quality
+from vineppo.recipes.remax import RemaxCredit
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 from vineppo.values.group_mean import GroupMean

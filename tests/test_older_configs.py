@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from vineppo.config.load import load_config, parse_config, to_dict
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.run_dir.config import with_added_keys
@@ -66,16 +68,31 @@ def test_continuations_were_of_all_states(configs):
         assert parse_config(TrainConfig, with_added_keys(older)) == config
 
 
-def test_critics_saw_prompt_and_response_alone(configs):
+def test_any_separate_critic_had_a_view(configs):
     config = load_config(TrainConfig, str(configs / "credit_short_ppo_vine.jsonnet"), [])
     older = json.loads(json.dumps(to_dict(config)))
     older["values"]["predictors"]["again"] = dict(older["critic"])
     current = parse_config(TrainConfig, older)
     for table in (older["critic"], older["values"]["predictors"]["again"]):
-        assert table.pop("view") is None
+        table["view"] = None
         assert table.pop("learns_from") is None
         assert table.pop("head_learning_rate") is None
     assert parse_config(TrainConfig, with_added_keys(older)) == current
+
+
+@pytest.mark.parametrize(
+    ("leaf", "table", "older_keys"),
+    [
+        ("informed", "critic", {"kind": "separate"}),
+        ("gae_bootstrapped", "credit", {"kind": "gae", "bootstrap_truncated": True}),
+        ("../demo_ppo", "credit", {"bootstrap_truncated": False}),
+    ],
+)
+def test_keys_that_became_kinds(configs, leaf, table, older_keys):
+    config = load_config(TrainConfig, str(configs / f"recipes/{leaf}.jsonnet"), [])
+    older = json.loads(json.dumps(to_dict(config)))
+    older[table] |= older_keys
+    assert parse_config(TrainConfig, with_added_keys(older)) == config
 
 
 def test_keys_that_were_taken_away_are_dropped_where_they_asked_for_nothing():

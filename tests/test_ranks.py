@@ -91,15 +91,16 @@ local recipes = import '{lib}/recipes.libsonnet';
 local view = import '{lib}/view.libsonnet';
 local ppo = import '{configs}/credit_short_ppo.jsonnet';
 local sizes = {{ batch_size: 6, micro_batch_size: 2 }};
-local told = ppo.critic + sizes + {{ view: view.answer_prefix }};
+local critic = ppo.critic + sizes;
 ppo + recipes.two_critics + (import '{lib}/hardware.libsonnet').without_vllm + {{
   name: 'all_values',
   num_iterations: 2,
-  critic+: sizes + {{ view: view.symbols.expected_accuracy }},
+  critic+: sizes,
   values: {{ credit: null, predictors: {{
-    told: told,
+    answer_told: critic + view.answer_prefix,
+    others_told: critic + view.symbols.expected_accuracy,
     // At the critic's own rate its many small updates magnify rounding a hundred thousand times.
-    judge: told + algorithm.yes_no {{
+    judge: critic + algorithm.yes_no {{
       question: '?', yes: '1', no: '0', trained: true, learning_rate: 2e-5,
     }},
     fused: {{ kind: 'fused', prior: 'judge' }},

@@ -42,7 +42,7 @@ def test_a_directory_in_use_is_refused(tmp_path):
     assert not half.exists()
 
 
-@pytest.mark.parametrize("leftover", [False, True])
+@pytest.mark.parametrize("leftover", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_of_two_that_start_at_once_one_is_refused(tmp_path, leftover):
     """In a new directory, and where both take over what failed before its first result."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

@@ -65,6 +65,7 @@ def test_it_trains(whole_runs, leaf, settings):
         )
 
 
+@pytest.mark.slow
 def test_a_kill_changes_nothing(vineppo_run, tmp_path):
     run_dir = tmp_path / "killed"
     train_killed_once("rollouts/iter_000002.parquet", run_dir, "drill_vineppo", SHORT)

@@ -22,17 +22,16 @@ from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CrossEntropy,
     PositiveExamples,
-    SharedCritic,
     SquaredError,
     TrainConfig,
 )
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
+from vineppo.recipes.shared import SharedCritic, SharedValueHead
 from vineppo.token_scores import TokenScores
 from vineppo.types import Problem
 from vineppo.update import POLICY_COLUMNS, policy_objective, resampled
 from vineppo.values.heads import value_objective
-from vineppo.values.shared import SharedValueHead
 
 ENTROPY = 0.3
 CLIPPED, SQUARED = SquaredError("squared_error", 0.2), SquaredError("squared_error", None)

@@ -9,12 +9,12 @@ from support.rollouts import CPU, changed, random_sequences, with_column
 
 from vineppo.batching import collate, micro_batches_of
 from vineppo.config.load import load_config
-from vineppo.config.schema import PositiveExamples, SharedCritic, SquaredError, TrainConfig
+from vineppo.config.schema import PositiveExamples, SquaredError, TrainConfig
 from vineppo.models import load_model
 from vineppo.policy import Policy
+from vineppo.recipes.shared import SharedCritic, SharedValueHead
 from vineppo.update import update_policy
 from vineppo.values.separate import SeparateValueModel
-from vineppo.values.shared import SharedValueHead
 
 SHARED = SharedCritic(
     kind="shared", coef=0.5, head_learning_rate=1e-3, warmup_iterations=0,
@@ -127,7 +127,7 @@ def test_order_padding_and_micro_batches_do_not_change_the_critics_update(config
         before_BT = critic.values(batch)
         metrics = critic.update(found, 1)
         assert (critic.values(batch) - before_BT).abs().max() > 1e-3
-        return torch.cat([w.detach().flatten() for w in critic._hf_model.parameters()]), metrics
+        return torch.cat([w.detach().flatten() for w in critic.hf_model.parameters()]), metrics
 
     found = random_sequences(24)
     whole, metrics = critic_after(found, 24)

@@ -35,7 +35,7 @@ def encode_problems(
     environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
     room, longest = config.sampling.max_tokens, "sampling.max_tokens"
     if isinstance(config, TrainConfig) and config.max_valued_tokens > room:
-        room, longest = room + 1, f"{longest} - 1 (credit.bootstrap_truncated)"
+        room, longest = room + 1, f"{longest} - 1 (credit.kind)"
 
     def encode(problem: Problem) -> tuple[int, ...]:
         with naming(f"problem {problem.id}"):

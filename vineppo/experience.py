@@ -35,7 +35,8 @@ from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue, by_problem
 from vineppo.values import ValuePredictor, feeding_predictor
 from vineppo.values.policy_pass import read_policy
-from vineppo.values.predictor import StateKey, ValueStream
+from vineppo.values.predictor import StateKey
+from vineppo.values.sampled import SampledStream
 
 EARLY = 0.5  # share of a replica's rollouts, those that end first, whose states it samples itself
 
@@ -172,7 +173,7 @@ class _Stream:
     def __post_init__(self) -> None:
         self._each = self.sampler.engine.ranks_a_replica
         self._waiting: list[tuple[int, Rollout]] = []  # for the exchange, with their budgets
-        self.values: dict[str, ValueStream] = {
+        self.values: dict[str, SampledStream] = {
             predictor.name: predictor.open_stream(self.sampler, self.iteration)
             for predictor in self.predictors
             if predictor.is_sampled

@@ -40,9 +40,8 @@ from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import Reference
-from vineppo.types import CRITIC, Rollout
+from vineppo.types import Rollout
 from vineppo.update import update, warmup_iterations
-from vineppo.value_diagnostics import diagnostic_rows
 from vineppo.values import build_predictors
 
 
@@ -207,15 +206,11 @@ def next_kl_coef(
 
 
 def save_experience(session: Session, rollouts: Sequence[Rollout], iteration: int) -> None:
-    """Writes an iteration's tables, and a critic's diagnostics where an evaluation is due."""
+    """Writes an iteration's tables."""
     if not is_main():
         return
-    run, config = session.run, session.config
-    assert isinstance(config, TrainConfig)
+    run = session.run
     run.write_rollouts(iteration, rollout_rows(rollouts))
     names = [predictor.name for predictor in session.models.predictors]
     if names:
         run.write_values(iteration, value_rows(rollouts, names))
-    if CRITIC in names and session.is_evaluation_due(iteration):
-        rows = diagnostic_rows(rollouts, CRITIC, config.credit)
-        run.write_value_diagnostics(iteration, rows)

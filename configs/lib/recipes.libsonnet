@@ -12,7 +12,7 @@ local baseline(name, predictors) = {
 {
   // Best Practice Critic Optimization (arXiv:2608.23566): values within the reward's range, Monte-Carlo
   // targets, a length-adaptive λ (VAPO's α), advantages as they are. Its loss, DPPO, is not here;
-  // `critic.view` tells the critic the answer, as the paper may.
+  // `view.libsonnet` tells the critic the answer, as the paper may.
   bpco: {
     credit+: { critic_lambda: 1, policy_lambda: null, length_adaptive_alpha: 0.05 },
     critic+: { loss: { kind: 'cross_entropy', low: 0, high: 1 }, head_init: 'zero' },

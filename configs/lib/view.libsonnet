@@ -1,10 +1,10 @@
-// Views: what a separate critic is told that the policy is not, `critic+: { view: view.answer_prefix }`
+// Critics that are told what the policy is not: `critic+: view.answer_prefix`
 // (docs/values.md says why each is a fair baseline and what it costs).
-local told(template, place='before_prompt') = { template: template, place: place };
+local told(template, place='before_prompt') = { kind: 'informed', view: { template: template, place: place } };
 local hint = 'Judge how likely the attempt is to end with the true answer, which is {answer}.';
 
 local attempts(template, right, wrong, max_tokens) = told(template) {
-  rollouts: { num: 3, max_tokens: max_tokens, right: right, wrong: wrong },
+  view+: { rollouts: { num: 3, max_tokens: max_tokens, right: right, wrong: wrong } },
 };
 
 {

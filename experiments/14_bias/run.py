@@ -23,9 +23,6 @@ from vineppo.credit import Credit, token_advantages
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import (
     GrpoCredit,
-    ReinforcePlusPlusBaselineCredit,
-    ReinforcePlusPlusCredit,
-    RemaxCredit,
     RlooCredit,
 )
 from vineppo.credit.vine import VineCredit, broadcast, vine_advantages
@@ -36,6 +33,11 @@ from vineppo.recipes.joined import JoinedCredit
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.merged import MergedSegmenter
 from vineppo.recipes.pooled import Pooled
+from vineppo.recipes.reinforce_plus_plus import (
+    ReinforcePlusPlusBaselineCredit,
+    ReinforcePlusPlusCredit,
+)
+from vineppo.recipes.remax import RemaxCredit
 from vineppo.recipes.shrunk import Shrunk
 from vineppo.recipes.shrunk_mean import ShrunkMean
 from vineppo.recipes.smoothed import Smoothed

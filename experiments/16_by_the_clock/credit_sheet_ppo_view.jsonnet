@@ -2,4 +2,4 @@
 local ppo = import 'credit_sheet_ppo.jsonnet';
 local view = import '../../configs/lib/view.libsonnet';
 
-ppo + { name: 'credit_sheet_ppo_view', critic+: { view: view.answer_prefix } }
+ppo + { name: 'credit_sheet_ppo_view', critic+: view.answer_prefix }

@@ -5,7 +5,7 @@ local values = import 'values.jsonnet';
 local view = (import '../../configs/lib/view.libsonnet').symbols;
 
 local bounded = values.values.predictors.bounded;
-local told(name) = bounded { view: view[name] };
+local told(name) = bounded + view[name];
 local reward_model(kind) = 'runs/18_critics_reward_models/%s_3e-4/final/reward_model' % kind;
 local scored(kind) = { kind: 'reward_model', path: reward_model(kind), output: 'probability' };
 

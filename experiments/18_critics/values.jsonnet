@@ -10,7 +10,7 @@ local choices(model) = algorithm[model].values.predictors;
 ppo + {
   local critic = self.critic { warmup_iterations: 0, head_init: 'zero' },
   local bounded = critic + probability,
-  local told(name) = bounded { view: view[name] },
+  local told(name) = bounded + view[name],
   name: 'critics',
   num_iterations: 6,
   rollouts: { num_prompts: 64, num_samples: 8 },

@@ -101,13 +101,13 @@ local pieces = {
   critic_from_reward_model: on(qwen, ppo + recipes.critic_of(models + 'outcome/final/reward_model')),
   views_bpco: on(small, ppo + recipes.bpco {
     values+: { predictors+: {
-      [name]: critic + recipes.bpco.critic { view: view[name] }
+      [name]: critic + recipes.bpco.critic + view[name]
       for name in std.objectFields(view)
       if name != 'symbols'
     } },
   }),
   smaller_critic: on(small, ppo + recipes.critic_of(models + 'smollm2_half')),
-  bootstrapped: on(small, ppo { credit+: { bootstrap_truncated: true }, critic+: { head_init: 'zero' } }) {
+  bootstrapped: on(small, ppo { credit+: { kind: 'gae_bootstrapped' }, critic+: { head_init: 'zero' } }) {
     sampling+: { max_tokens: 128 },
   },
   shrinkage: on(qwen, ppo + recipes.shrinkage),

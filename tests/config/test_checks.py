@@ -41,7 +41,8 @@ def some(kind, **keys):
 
 def view(template, **rollouts):
     shown = {"num": 3, "max_tokens": 9, "right": "{response}", "wrong": "{response}"} | rollouts
-    return table("critic.view", template=template, rollouts=shown if rollouts else None)
+    keys = {"template": template, "rollouts": shown if rollouts else None}
+    return "critic.kind=informed", table("critic.view", **keys)
 
 
 SHARED = table("critic", **shared_critic())
@@ -104,8 +105,6 @@ REFUSED = {
          'critic={"kind": "group_mean"}'),
         ("credit.states.floor must be at most credit.states.probability = 0.2",
          some("expected", by="entropy", probability=0.2, floor=0.3)),
-        ("credit.states must be null", some("random", cuts=1), "credit.num_continuations=0", *MEAN),
-        ("credit.own_return must be false", "credit.own_return=true", *MEAN),
         ("values.predictors.pool.of must be a predictor of the run that samples continuations "
          "(monte_carlo, many), got mean",
          predictors(pool={"kind": "pooled", "of": "mean"}, mean={"kind": "group_mean"}, many=MANY)),
@@ -154,13 +153,14 @@ REFUSED = {
     ],
     PPO: [
         # What a critic sees, and what it learns from.
-        ("critic.view.template must contain one of {answer}, {solution}", view("{anser}")),
-        ("critic.view.rollouts must be null", view("{rollouts}")),
-        ("critic.view.rollouts must be null", view("{answer}", num=1)),
-        ("rollouts.num_samples must be at least 9 for critic.view", view("{rollouts}", num=8)),
-        ("rollouts.num_samples must be at least 2 for critic.view", view("{percent}"), *ONE_SAMPLE),
+        ("critic.view.template must contain one of {answer}, {solution}", *view("{anser}")),
+        ("critic.view.rollouts must be null", *view("{rollouts}")),
+        ("critic.view.rollouts must be null", *view("{answer}", num=1)),
+        ("rollouts.num_samples must be at least 9 for critic.view", *view("{rollouts}", num=8)),
+        ("rollouts.num_samples must be at least 2 for critic.view",
+         *view("{percent}"), *ONE_SAMPLE),
         ("critic.view.rollouts.wrong must contain {response} once",
-         view("{rollouts}", wrong="{answer}")),
+         *view("{rollouts}", wrong="{answer}")),
         ("critic.learns_from must be a predictor of the run that samples continuations (none)",
          "critic.learns_from=monte_carlo"),
         ("critic.learns_from must be null where credit.gamma", *LEARNS_FROM_MANY,
@@ -188,12 +188,11 @@ REFUSED = {
         ("either credit.policy_lambda or credit.length_adaptive_alpha must be null",
          "credit.policy_lambda=null"),
         *[
-            (f"{message} with credit.bootstrap_truncated", "credit.bootstrap_truncated=true", *more)
+            (f"{message} with credit.kind 'gae_boot", "credit.kind=gae_bootstrapped", *more)
             for message, *more in (
                 ("task.grading.truncated_reward must be 0", "task.grading.truncated_reward=null"),
-                ("optimization.mask_truncated must be false", "optimization.mask_truncated=true"),
-                ("optimization.mask_equal_rewards must be false",
-                 "optimization.mask_equal_rewards=true"),
+                ("optimization.mask_truncated and .mask_equal_rewards must be false",
+                 "optimization.mask_truncated=true"),
                 ("values.credit must be a predictor of tokens' values, such as a critic,",
                  "credit.level=step", *MEAN),
             )
@@ -224,8 +223,8 @@ REFUSED = {
     ],
     TREE: [
         ("credit.kind must not be 'tree' for values.predictors.told.view",
-         predictors(told=TUNED | {"view": {"template": "{percent}"}, "batch_size": 16,
-                                  "micro_batch_size": 16})),
+         predictors(told=TUNED | {"kind": "informed", "view": {"template": "{percent}"},
+                                  "batch_size": 16, "micro_batch_size": 16})),
         ("rollouts.num_samples must be the product of credit.branching", "rollouts.num_samples=8"),
         ("credit.tokens_per_level must leave tokens", "credit.tokens_per_level=96"),
         ("reference.kl_in must be 'loss'", "reference.kl_in=reward"),

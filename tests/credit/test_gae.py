@@ -12,8 +12,7 @@ from vineppo.credit.gae import (
     length_adaptive_lambda,
     reward_to_go,
 )
-from vineppo.credit.groups import GrpoCredit
-from vineppo.credit.vine import step_means, vine_advantages
+from vineppo.credit.vine import step_means
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.types import Turn
 from vineppo.values.predictor import carried_back
@@ -27,7 +26,6 @@ PLAIN = GaeCredit(
     length_adaptive_alpha=None,
     critic_lambda=1.0,
     level="token",
-    bootstrap_truncated=False,
 )
 FRACTION = st.floats(0, 1)
 
@@ -72,29 +70,6 @@ def test_docstring_examples():
     assert length_adaptive_lambda(0.05, 100) == pytest.approx(0.8)
 
 
-def test_a_response_that_is_bootstrapped_by_hand():
-    """With γ = 0.5 and V_T = 0.8: δ_1 = 0.4 − 0.25 = 0.15, δ_0 = 0.125 − 0.5 = −0.375.
-
-    λ = 0.5: A_0 = −0.375 + 0.25 · 0.15 = −0.3375. λ = 1 for the critic: γ V_T = 0.4, γ² V_T = 0.2.
-    """
-    response = replace(
-        rollout([0.0, 0.0], [0.5, 0.25]),
-        values_after={"fed": 0.8, "other": 9.0},
-        finish_reason="length",
-    )
-    config = replace(PLAIN, gamma=0.5, policy_lambda=0.5)
-    assert advantages(config, response) == pytest.approx([-0.4375, -0.25])
-    config = replace(config, bootstrap_truncated=True)
-    assert advantages(config, response) == pytest.approx([-0.3375, 0.15])
-    assert targets(config, response) == pytest.approx([0.2, 0.4])
-    # One step of two tokens: A = γ V_T − V_0.
-    assert advantages(replace(config, level="step"), response) == pytest.approx([-0.1, -0.1])
-    ended = replace(response, finish_reason="stop")
-    assert advantages(config, ended) == advantages(
-        replace(config, bootstrap_truncated=False), ended
-    )
-
-
 @given(responses(), FRACTION)
 def test_lambda_one_is_the_return_less_the_value(response, gamma):
     found = advantages(replace(PLAIN, gamma=gamma), response)
@@ -102,14 +77,6 @@ def test_lambda_one_is_the_return_less_the_value(response, gamma):
     assert found == pytest.approx(
         [r - v for r, v in zip(returns_T, response.state_values_T, strict=True)], abs=1e-9
     )
-
-
-@given(responses(), FRACTION)
-def test_lambda_zero_is_the_one_step_error(response, gamma):
-    values = [*response.state_values_T, 0.0]
-    errors = [r + gamma * values[t + 1] - values[t] for t, r in enumerate(response.rewards_T)]
-    found = advantages(replace(PLAIN, gamma=gamma, policy_lambda=0.0), response)
-    assert found == pytest.approx(errors)
 
 
 @given(responses(), FRACTION, FRACTION)
@@ -132,36 +99,6 @@ def test_targets_are_advantages_plus_values_at_the_critics_lambda(response, gamm
     ]
     assert targets(same, response) == pytest.approx(expected)
     assert targets(decoupled, response) == targets(same, response)
-
-
-@given(responses())
-def test_a_measured_critic_learns_the_undiscounted_reward_to_go(response):
-    found = targets(GrpoCredit("grpo", SEGMENTER, True), response)
-    sums = [sum(response.rewards_T[t:]) for t in range(len(response.rewards_T))]
-    assert found == pytest.approx(sums, abs=1e-9)
-    assert targets(PLAIN, response) == pytest.approx(sums, abs=1e-9)
-
-
-@given(responses())
-def test_step_level_at_lambda_zero_is_the_vine_advantage_of_the_values_at_step_starts(response):
-    config = replace(PLAIN, policy_lambda=0.0, level="step")
-    values_S = [response.state_values_T[span.start] for span in response.spans_S]
-    # Rewards within steps are the only difference to vine, which knows the terminal one alone.
-    response.tokens_T["rewards"] = terminal(0.7, len(response.rewards_T))
-    found = step_means(advantages(config, response), response.spans_S)
-    assert found == pytest.approx(vine_advantages(values_S, 0.7), abs=1e-9)
-
-
-@given(responses(), FRACTION)
-def test_step_level_is_lambda_one_within_steps_at_their_first_tokens(response, lambda_):
-    starts = {span.start for span in response.spans_S}
-    size = len(response.rewards_T)
-    lambdas_T = [lambda_ if t + 1 in starts else 1.0 for t in range(size)]
-    tokens = gae(response.rewards_T, response.state_values_T, [1.0] * size, lambdas_T)
-    found = advantages(replace(PLAIN, policy_lambda=lambda_, level="step"), response)
-    for span in response.spans_S:
-        expected = [tokens[span.start]] * (span.end - span.start)
-        assert found[span.start : span.end] == pytest.approx(expected, abs=1e-9)
 
 
 @given(responses(), FRACTION)
@@ -201,20 +138,6 @@ def test_length_adaptive_lambda_is_used_per_response():
     in_steps = rollout(terminal(1.0, 8), [0.0] * 8, lengths_S=[2] * 4)
     found = advantages(replace(config, level="step"), in_steps)
     assert step_means(found, in_steps.spans_S) == [0.125, 0.25, 0.5, 1.0]
-
-
-def test_missing_values_are_our_mistake():
-    with pytest.raises(AssertionError, match="takes no values"):
-        advantages(PLAIN, rollout([1.0]))
-
-
-def test_step_level_takes_the_values_of_any_predictor_of_steps():
-    """λ = 0: V(s_1) − V(s_0) = −0.25 and 1 − 0.25; no value of a token is asked for."""
-    response = rollout(terminal(1.0, 3), values_S=[0.5, 0.25], lengths_S=[2, 1])
-    config = replace(PLAIN, policy_lambda=0.0, level="step")
-    assert advantages(config, response) == [-0.25, -0.25, 0.75]
-    with pytest.raises(KeyError):
-        advantages(PLAIN, response)
 
 
 @given(responses(), st.sampled_from(["token", "step"]), FRACTION)

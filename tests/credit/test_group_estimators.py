@@ -6,9 +6,6 @@ from support.rollouts import rollout, terminal
 from vineppo.credit import token_advantages
 from vineppo.credit.groups import (
     GrpoCredit,
-    ReinforcePlusPlusBaselineCredit,
-    ReinforcePlusPlusCredit,
-    RemaxCredit,
     RlooCredit,
     grpo_advantages,
     rloo_advantages,
@@ -19,9 +16,7 @@ SEGMENTER = LinesSegmenter("lines")
 GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=True)
 DR_GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=False)
 RLOO = RlooCredit("rloo", SEGMENTER)
-BASELINE = ReinforcePlusPlusBaselineCredit("reinforce_plus_plus_baseline", SEGMENTER)
-REMAX = RemaxCredit("remax", SEGMENTER)
-GROUP_ESTIMATORS = [GRPO, DR_GRPO, RLOO, BASELINE]
+GROUP_ESTIMATORS = [GRPO, DR_GRPO, RLOO]
 
 RETURNS = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
 
@@ -39,11 +34,6 @@ def test_docstring_examples():
     )
     # Each less the mean of the other two: 1 − 0.25, 0 − 0.75, 0.5 − 0.5.
     assert rloo_advantages([1.0, 0.0, 0.5]) == [0.75, -0.75, 0.0]
-    config = ReinforcePlusPlusCredit("reinforce_plus_plus", SEGMENTER, gamma=0.5)
-    to_go = token_advantages(config, [rollout([-0.1, 0.0, 1.0])])
-    assert to_go[0] == pytest.approx([0.15, 0.5, 1.0])
-    right, wrong = (rollout(terminal(r, 2), greedy_reward=1.0) for r in (1.0, 0.0))
-    assert token_advantages(REMAX, [right, wrong]) == [[0.0, 0.0], [-1.0, -1.0]]
 
 
 @pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
@@ -55,23 +45,10 @@ def test_one_advantage_on_all_tokens_of_the_summed_reward(config):
 
 
 @given(RETURNS)
-def test_rloo_is_the_centered_return_times_g_over_g_minus_1(returns_G):
-    size, mean = len(returns_G), sum(returns_G) / len(returns_G)
-    scaled = [size / (size - 1) * (r - mean) for r in returns_G]
-    assert rloo_advantages(returns_G) == pytest.approx(scaled, abs=1e-9)
-
-
-@given(RETURNS)
 def test_rloo_leaves_one_out(returns_G):
     for i, found in enumerate(rloo_advantages(returns_G)):
         others = returns_G[:i] + returns_G[i + 1 :]
         assert found == pytest.approx(returns_G[i] - sum(others) / len(others), abs=1e-9)
-
-
-@given(RETURNS)
-def test_the_group_baseline_is_grpo_without_its_deviation(returns_G):
-    rollouts = group(returns_G)
-    assert token_advantages(BASELINE, rollouts) == token_advantages(DR_GRPO, rollouts)
 
 
 @pytest.mark.parametrize("config", GROUP_ESTIMATORS, ids=repr)
@@ -101,8 +78,3 @@ def test_equal_returns_give_exactly_0(config, reward):
 def test_a_group_of_one_is_refused(config):
     with pytest.raises(ValueError, match="at least 2 rollouts, got 1"):
         token_advantages(config, [rollout([1.0])])
-
-
-def test_remax_needs_the_greedy_reward():
-    with pytest.raises(AssertionError, match="greedy"):
-        token_advantages(REMAX, [rollout([1.0])])

@@ -123,15 +123,6 @@ def test_a_mask_of_ones_own_joins_the_others(config, tmp_path):
     assert str(refusal.value) == f"{other}: trains must return one truth a token, 3, got 1"
 
 
-def test_whitening_is_over_the_trained_tokens_of_all_rollouts(config):
-    raw = torch.tensor([-0.5, -0.5, 1.0, -0.5, -0.5, -0.5], dtype=torch.float64)
-    found = build(with_optimization(config, whiten_advantages=True))
-    flat = [a for advantages_T in column("loss_advantages", found) for a in advantages_T]
-    expected = (raw - raw.mean()) / raw.std(unbiased=False)
-    torch.testing.assert_close(torch.tensor(flat, dtype=torch.float64), expected)
-    assert [*column("advantages", found)[0], *column("advantages", found)[1]] == raw.tolist()
-
-
 def test_whitening_leaves_out_what_does_not_train():
     """Trained: 1 and 3, mean 2, deviation 1. The 7 is neither counted nor changed."""
     first, second = rollout([0.0, 0.0]), rollout([0.0])
@@ -180,15 +171,6 @@ def test_problems_whose_rollouts_got_one_reward_train_nothing(config):
     assert column("is_trained", groups(kept, [(1.0, 1.0)])) == [everything] * 2
 
 
-def test_they_are_not_whitened_with_the_others(config):
-    config = with_optimization(config, mask_equal_rewards=True, whiten_advantages=True)
-    several = groups(config, [(1.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
-    (alone, other) = groups(config, [(1.0, 0.0)])
-    assert column("loss_advantages", several[2:4]) == column("loss_advantages", [alone, other])
-    # The rest keep theirs, which no loss reads.
-    assert [*column("loss_advantages", several)[0]] == column("advantages", several)[0]
-
-
 def test_positive_examples_are_above_the_least_reward(config):
     def positive(least):
         examples = PositiveExamples(coef=0.1, min_reward=least)
@@ -198,12 +180,6 @@ def test_positive_examples_are_above_the_least_reward(config):
     assert positive(1.0) == [(False,) * 3] * 2
     assert positive(-1.0) == [(True,) * 3] * 2
     assert column("is_positive", build(config)) == [(False,) * 3] * 2
-
-
-def test_masked_truncated_responses_are_no_examples(config):
-    examples = PositiveExamples(coef=0.1, min_reward=-1.0)
-    config = with_optimization(config, positive_examples=examples, mask_truncated=True)
-    assert column("is_positive", build(config)) == [(True,) * 3, (False,) * 3]
 
 
 def test_the_critics_targets_are_taken_before_whitening(config):

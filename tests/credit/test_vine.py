@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 from support.rollouts import rollout, terminal
 
 from vineppo.credit import token_advantages
-from vineppo.credit.vine import VineCredit, piece_advantages, vine_advantages
+from vineppo.credit.vine import (
+    VineCredit,
+    broadcast,
+    piece_advantages,
+    step_means,
+    step_sums,
+    vine_advantages,
+)
 from vineppo.recipes.cuts import ExpectedCuts, even_cuts
-from vineppo.recipes.merged import MergedSegmenter
-from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
-from vineppo.types import StateValue
+from vineppo.segment.kinds import LinesSegmenter
+from vineppo.types import StateValue, StepSpan
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
 CONFIG = VineCredit("vine", LinesSegmenter("lines"), 9, "share", None, False)
@@ -31,6 +37,13 @@ def test_advantages_telescope(values_S, reward):
     assert abs(sum(advantages) - (reward - values_S[0])) < 1e-9
 
 
+def test_documented_steps():
+    two_steps = [StepSpan(0, 2), StepSpan(2, 3)]
+    assert broadcast([0.5, -1.0], two_steps) == [0.5, 0.5, -1.0]
+    assert step_means([0.5, 0.0, -1.0], two_steps) == [0.25, -1.0]
+    assert step_sums([0.5, 0.0, -1.0], two_steps) == [0.5, -1.0]
+
+
 def test_every_token_has_the_advantage_of_its_step():
     right = rollout(terminal(1.0, 3), values_S=[0.5, 0.25], lengths_S=[2, 1])
     wrong = rollout(terminal(0.0, 4), values_S=[0.5], lengths_S=[4])
@@ -41,11 +54,6 @@ def test_the_reward_is_the_sum_over_tokens():
     # −0.1 + 0 + 0.6 = 0.5: 0.75 − 0.25, then 0.5 − 0.75.
     shaped = rollout([-0.1, 0.0, 0.6], values_S=[0.25, 0.75], lengths_S=[2, 1])
     assert token_advantages(CONFIG, [shaped])[0] == pytest.approx([0.5, 0.5, -0.25])
-
-
-def test_missing_values_are_our_mistake():
-    with pytest.raises(AssertionError, match="takes no values"):
-        token_advantages(CONFIG, [rollout([1.0])])
 
 
 def states(*returns):
@@ -192,15 +200,6 @@ def test_pieces_are_unbiased(seed, own_return):
             assert found == pytest.approx(truth, abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_cut_that_knows_the_length_is_biased(seed):
-    """Where the number of steps goes with the reward, one cut of all steps does too."""
-    tree = Tree(seed, UNEVEN)
-    truth = tree.true_gradient()
-    bias = tree.vine_gradient(random_cut) - truth
-    assert np.linalg.norm(bias) > 0.1 * np.linalg.norm(truth)
-
-
 @pytest.mark.parametrize("by", ["probability", "entropy"])
 @pytest.mark.parametrize("seed", range(3))
 def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed, by):
@@ -229,71 +228,3 @@ def test_coins_by_the_prefix_are_unbiased_and_by_the_outcome_are_not(seed, by):
         for chances in (ahead, by_outcome):
             bias = tree.vine_gradient(lambda leaf: drawn(chances(leaf))) - truth  # noqa: B023
             assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)
-
-
-def test_the_own_return_in_the_baseline_as_well_shrinks_the_gradient():
-    """To K/(K + 1): the K = 1 returns of a state are (V̂ + R)/2 on both sides."""
-    tree = Tree(1, UNEVEN)
-
-    def both_joined(returns_S, reward):
-        return vine_advantages([(returns[0] + reward) / 2 for returns in returns_S], reward)
-
-    found = tree.gradient(both_joined, all_states, one_draw)
-    assert found == pytest.approx(tree.true_gradient() / 2, abs=1e-12)
-
-
-def test_stopping_at_the_first_success_is_biased():
-    """Two continuations, or one where it succeeds: the mean is V + V (1 − V)/2."""
-    tree = Tree(1, EVEN)
-
-    def stopped(value):
-        failing = 1 - value
-        both = [(failing * value, (0.0, 1.0)), (failing**2, (0.0, 0.0))]
-        return [(value, (1.0,)), *both]
-
-    assert sum(p * np.mean(returns) for p, returns in stopped(0.5)) == 0.5 + 0.125
-    truth = tree.true_gradient()
-    assert np.abs(tree.vine_gradient(all_states, draws_of=stopped) - truth).max() > 1e-3
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_cut_before_an_unlikely_token_is_biased_and_one_after_it_is_not(seed):
-    """SPO-chain's boundaries, by exact values: which state is one follows from the next token."""
-    tree = Tree(seed, EVEN)
-    truth = tree.true_gradient()
-    found = {}
-    for place in (0, 1):  # before, after
-        expected = dict.fromkeys(tree.first, 0.0)
-        for leaf, reward in tree.reward.items():
-            is_unlikely = [abs(a - tree.first[leaf[:t]]) < 0.5 for t, a in enumerate(leaf)]
-            cuts = [0, *(t for t in range(1, len(leaf)) if is_unlikely[t - place])]
-            values_S = [(tree.value(leaf[:t]),) if t in cuts else () for t in range(len(leaf))]
-            advantages = piece_advantages(states(*values_S), float(reward), 0.0, own_return=False)
-            for t, (a, advantage) in enumerate(zip(leaf, advantages, strict=True)):
-                score = 1 - tree.first[leaf[:t]] if a == 0 else -tree.first[leaf[:t]]
-                expected[leaf[:t]] += tree.probability(leaf) * score * advantage
-        found[place] = np.array([*expected.values()])
-    assert found[1] == pytest.approx(truth, abs=1e-12)
-    assert np.linalg.norm(found[0] - truth) > 0.01 * np.linalg.norm(truth)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_sure_steps_that_join_the_next_are_unbiased_and_the_one_before_are_not(seed):
-    """Steps of one token, sure above 0.5, and the response's end; by exact values."""
-    tree = Tree(seed, UNEVEN)
-    merged = MergedSegmenter("merged", 0.5, TokensSegmenter("tokens", 1))
-
-    def probs_T(leaf):
-        return [abs(a - tree.first[leaf[:t]]) for t, a in enumerate(leaf)]
-
-    def to_next(leaf):
-        spans = merged.spans(["a"] * len(leaf) + ["</s>"], [*np.log(probs_T(leaf)), 0.0])
-        return [(1.0, [span.start for span in spans])]
-
-    def to_previous(leaf):
-        return [(1.0, [0, *(t for t, p in enumerate(probs_T(leaf)) if t and p < 0.5)])]
-
-    truth = tree.true_gradient()
-    assert tree.vine_gradient(to_next) == pytest.approx(truth, abs=1e-12)
-    bias = tree.vine_gradient(to_previous) - truth
-    assert np.linalg.norm(bias) > 0.01 * np.linalg.norm(truth)

@@ -1,7 +1,6 @@
 """Which step boundaries are sampled, and that the choice sees no reward."""
 
 import math
-from collections import defaultdict
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -144,13 +143,3 @@ def test_cuts_see_no_reward(states):
         _, other = gather(LONG, 3, credit, grader=grader)
     assert other.requests == engine.requests
     assert gather(LONG, 3, credit, iteration=2)[1].requests != engine.requests
-
-
-def test_a_state_of_another_rollout_serves_all_that_pass_it():
-    experience, _ = gather(LONG, 3, replace(CREDIT, states=CoinCuts("coin", 0.2)))
-    found = defaultdict(set)
-    for rollout in experience.rollouts:
-        for step, state in enumerate(returns_of(rollout)):
-            found[rollout.problem.id, rollout.prefix_ids(step)].add(state.returns_K)
-    assert {len(returns) for returns in found.values()} == {1}
-    assert {len(next(iter(returns))) for returns in found.values()} == {0, 4}

@@ -1,31 +1,98 @@
-"""Engines in processes of their own: who gets what, what they say, and what their end does."""
+"""Who of several engines gets what, what they say, and what their end does.
+
+`tests/engine/test_engine_invariants.py` runs vLLM in processes; here the engines are threads.
+"""
 
 import logging
 import multiprocessing
 import signal
 import threading
 from contextlib import suppress
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from support.engines import assert_alike, engine_config, finish, request, run, start
+from support.engines import engine_config, finish, request, run
 
-from vineppo.distributed import init_distributed
+from vineppo.engine import Completion, EngineCounts
 from vineppo.errors import UserError
-from vineppo.recipes.engine_processes import _environment, serve
+from vineppo.recipes import engine_processes
+from vineppo.recipes.engine_processes import EngineProcesses, _environment, serve
+
+PROMPT = (1, 2, 3)
 
 
-@pytest.fixture(scope="module")
-def config(configs):
-    return replace(
-        engine_config(configs, "vllm_processes"), max_num_seqs=16, max_num_batched_tokens=512
-    )
+class Counting:
+    """Finishes a request after a number of steps that its seed decides; refuses one maximum."""
+
+    cache_bytes = None
+
+    def __init__(self, config, *_):
+        if config.max_num_seqs == 5:
+            raise UserError("config: engine.max_num_seqs must not be 5")
+        self.running, self.counts = [], EngineCounts(0, 0, 0)
+
+    @property
+    def num_unfinished(self):
+        return len(self.running)
+
+    def submit(self, one, done):
+        self.running.append([1 + one.seed % 7, one, done])
+
+    def step(self):
+        for entry in self.running:
+            entry[0] -= 1
+        ended = [entry for entry in self.running if entry[0] == 0]
+        self.running = [entry for entry in self.running if entry[0]]
+        for _, one, done in ended:
+            num = 1 + one.seed % 7
+            self.counts = EngineCounts(0, 0, self.counts.sampled_tokens + num)
+            done(Completion((one.seed,) * num, (-1.0,) * num, "length"))
+
+    def clear_cache(self):
+        logging.getLogger("vineppo.engine").warning("cleared")
 
 
-@pytest.fixture(scope="module")
-def engine(config, loaded):
-    init_distributed()
-    return start(config, loaded)
+class Thread:
+    """In place of a process."""
+
+    def __init__(self, connection):
+        self.connection, self.status = connection, None
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        with suppress(EOFError, OSError):
+            serve(self.connection, Counting)
+        self.connection.close()
+
+    def wait(self, _=None):
+        self.thread.join(10)
+        self.status = self.status or 0
+        return self.status
+
+
+@pytest.fixture
+def make(configs, monkeypatch):
+    """The engines of a config with so many sequences each."""
+    handlers = list(logging.getLogger("vineppo").handlers)
+
+    def start_child(*_, **__):
+        here, there = multiprocessing.Pipe()
+        return Thread(there), here
+
+    monkeypatch.setattr(engine_processes, "start_child", start_child)
+    config = engine_config(configs, "vllm_processes")
+    made = []
+
+    def of(max_num_seqs=16):
+        keys = vars(config) | {"max_num_seqs": max_num_seqs}
+        made.append(EngineProcesses(type(config)(**keys), SimpleNamespace()))
+        return made[-1]
+
+    yield of
+    for engine in made:
+        engine.end()
+    logging.getLogger("vineppo").handlers = handlers
 
 
 def shares(engine):
@@ -33,12 +100,11 @@ def shares(engine):
     return [process.counts.sampled_tokens for process in engine._processes]
 
 
-def test_each_gets_the_same_again(engine, prompt):
+def test_each_gets_the_same_again(make):
     """Requests that come in waves, from callbacks; a repeated run deals alike, and evenly."""
 
     def dealt():
-        engine.clear_cache()
-        before, found = shares(engine), {}
+        engine, found = make(), {}
 
         def done(number, completion):
             found[number] = completion
@@ -46,50 +112,37 @@ def test_each_gets_the_same_again(engine, prompt):
                 submit(number + 40)
 
         def submit(number):
-            own = (*prompt, 3 + number % 5)
-            engine.submit(request(own, number), lambda one: done(number, one))
+            prefix = (*PROMPT, 3 + number % 5)
+            engine.submit(request(prefix, number), lambda one: done(number, one))
 
         for number in range(40):
             submit(number)
         finish(engine)
-        return found, [now - then for now, then in zip(shares(engine), before, strict=True)]
+        return found, shares(engine)
 
     (found, mine), (again, other) = dealt(), dealt()
     assert sorted(found) == list(range(100))
-    for number in found:
-        assert_alike(found[number], again[number])
+    assert found == again
     assert mine == other
     assert min(mine) > 0.6 * max(mine)
 
 
-def test_what_goes_on_from_a_prefix_stays_with_it(engine, prompt):
-    """All states of a response are in one engine's cache."""
-    (whole,) = run(engine, [request(prompt, 1)])
-    engine.clear_cache()
-    before = shares(engine)
-    ends = (5, 5, 9, 14)
-    states = [(*prompt, *whole.token_ids[:end]) for end in ends]
-    run(engine, [request(state, seed) for seed, state in enumerate(states)])
-    grown = [now - then for now, then in zip(shares(engine), before, strict=True)]
-    assert sorted(grown)[0] == 0 < max(grown)
-
-
-def test_samples_of_a_prefix_stay_together_where_engines_are_full(engine, prompt):
-    """Nine of each of sixty states, in engines that have room for 32 at a time."""
-    engine.clear_cache()
-    found = []
-    for state in range(60):
-        prefix = (*prompt, 3 + state % 15, 3 + state // 15)
-        for seed in range(9):
-            engine.submit(request(prefix, seed, max_tokens=4 + seed), found.append)
+def test_what_goes_on_from_a_prefix_stays_with_it(make):
+    """All states of a response are in one engine's cache, also where engines are full."""
+    engine = make()
+    states = [request((*PROMPT, *range(end)), seed) for seed, end in enumerate((5, 5, 9, 14))]
+    run(engine, states)
+    assert sorted(shares(engine))[0] == 0 < max(shares(engine))
     homes = {}
+    for state in range(60):
+        for seed in range(9):
+            engine.submit(request((*PROMPT, state), seed), lambda _: None)
     while engine.num_unfinished:
         engine.step()
         for index, process in enumerate(engine._processes):
             assert len(process.running) < 2 * 16 + 9
             for one, _ in process.running.values():
                 homes.setdefault(one.prefix_ids, set()).add(index)
-    assert len(found) == 9 * 60
     assert {len(indices) for indices in homes.values()} == {1}
 
 
@@ -107,56 +160,26 @@ def test_an_engine_is_no_rank_and_has_its_ranks_gpu(monkeypatch):
         assert not {"RANK", "LOCAL_RANK", "MASTER_ADDR"} & environment.keys()
 
 
-def test_what_fails_there_is_said_here(engine, prompt):
-    engine.clear_cache()  # so that no answer is to come
+def test_failures_warnings_and_refusals_are_said_here(make, caplog):
+    engine = make()
+    engine.clear_cache()
+    assert "engine 0 of 2: cleared" in caplog.text
     for process in engine._processes:
         process.tell("nothing_of_that_name")
         with pytest.raises(RuntimeError, match="has no attribute 'nothing_of_that_name'"):
             process.answer()
-    assert len(run(engine, [request(prompt, 1)])) == 1  # it goes on
+    assert len(run(engine, [request(PROMPT, 1)])) == 1  # it goes on
+    with pytest.raises(UserError, match=r"^config: engine\.max_num_seqs must not be 5$"):
+        make(5)
 
 
-def test_warnings_and_refusals_are_sent_along():
-    class Engine:
-        cache_bytes = None
-
-        def __init__(self, block_size):
-            if block_size % 32:
-                raise UserError("config: engine.block_size must be a multiple of 32")
-
-        def sleep(self):
-            logging.getLogger("vineppo.engine").warning("tired")
-
-    here, there = multiprocessing.Pipe()
-
-    def serve_all():
-        with suppress(EOFError):
-            serve(there, Engine)
-
-    thread = threading.Thread(target=serve_all, daemon=True)
-    thread.start()
-    with here:
-        for message in ((16,), (32,), ("sleep",)):
-            here.send(message)
-        (refused, _, error), *others = [here.recv() for _ in range(3)]
-    thread.join()
-    logging.getLogger("vineppo").handlers.pop()
-    assert (refused, str(error)) == (
-        "error",
-        "config: engine.block_size must be a multiple of 32",
-    )
-    assert isinstance(error, UserError)
-    assert others == [("done", [], None), ("done", ["tired"], None)]
-
-
-def test_an_engine_that_ends_is_said(engine, prompt):
-    """The last one, as it is the end of them all."""
-    for seed in range(40):
-        engine.submit(request(prompt, seed), lambda _: None)
+def test_an_engine_that_ends_is_said(make):
+    engine = make()
+    for seed in range(2000):  # more than are done by the steps that were told ahead
+        engine.submit(request((*PROMPT, seed), seed), lambda _: None)
     engine.step()
-    processes = [process.process for process in engine._processes]
-    processes[1].send_signal(signal.SIGKILL)
+    ended = engine._processes[1]
+    ended.process.status = -signal.SIGKILL
+    ended.hang_up()
     with pytest.raises(RuntimeError, match=r"engine 1 of 2 has ended \(exit status -9\)"):
         finish(engine)
-    engine.end()
-    assert processes[0].poll() is not None

@@ -58,18 +58,6 @@ def test_each_critic_learns_from_its_own_rollouts(configs):
     assert metrics["critic/loss"] < 0.03  # of each on its own
 
 
-def test_each_critic_values_the_end_of_a_truncated_response(configs):
-    ensemble = critic_of(start(config_of(configs, credit__bootstrap_truncated=True)))
-    found = rollouts()
-    for rollout in found[:2]:
-        rollout.finish_reason = "length"
-    ensemble.estimate_after(found)
-    for rollout in found[:2]:
-        after = rollout.values_after
-        assert after["critic"] == pytest.approx((after["critic_0"] + after["critic_1"]) / 2)
-    assert not any(rollout.values_after for rollout in found[2:])
-
-
 def test_a_checkpoint_has_all_of_them(configs, tmp_path):
     config = config_of(configs)
     models, found = start(config), rollouts()

@@ -4,15 +4,12 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-import torch
 from support.critics import build_config, start
 from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
-from support.rollouts import LINES, terminal
+from support.rollouts import LINES
 from support.walks import PROMPTS, SHORT, walk_config, walked
 
 from vineppo.config.schema import ValuesConfig
-from vineppo.credit import token_advantages
-from vineppo.credit.gae import GaeCredit
 from vineppo.credit.vine import VineCredit as Vine
 from vineppo.engine import Completion
 from vineppo.errors import UserError
@@ -28,7 +25,6 @@ THINKING = Generative.Config(
 )  # fmt: skip
 VALUE = {0: 0.0, 1: 0.25, 2: 0.5, 3: 0.125, 4: 1.0}  # of a position, as `Judge` writes it
 VINE = Vine("vine", LINES, 0, "share", None, False)
-GAE = GaeCredit("gae", LINES, 1.0, 0.5, None, 1.0, "step")
 
 
 def ids(text, begins=False):
@@ -127,21 +123,6 @@ def test_answers_of_all_draws_of_an_iteration_are_scored():
         assert metrics["values/judge/unread_frac"] == pytest.approx(sum(unread) / len(unread))
 
 
-@pytest.mark.parametrize("credit", [VINE, GAE])
-def test_they_reach_the_policys_advantages(credit):
-    """By steps, of the values before them: differences, or λ-sums of them."""
-    experience, _ = judged(credit)
-    for one in experience.rollouts:
-        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
-        values_S = [VALUE[x] for x in positions(one)]
-        deltas_S = [b - a for a, b in zip(values_S, [*values_S[1:], one.reward], strict=True)]
-        lambda_ = 0.5 if credit is GAE else 0.0
-        (advantages_T,) = token_advantages(credit, [one])
-        for step, span in enumerate(one.spans_S):
-            expected = sum(lambda_**n * delta for n, delta in enumerate(deltas_S[step:]))
-            assert advantages_T[span.start] == pytest.approx(expected)
-
-
 def test_a_state_without_room_is_not_asked():
     experience, engine = judged(own=replace(THINKING, think_tokens=128))
     assert engine.asked == []
@@ -207,14 +188,6 @@ def test_it_learns_what_the_first_line_decides(configs, regression_coef):
     assert max(briers[-5:]) < 0.05
     assert metrics[-1]["values/judge/unread_frac"] < 0.05
     assert right.values_S("judge")[1] - wrong.values_S("judge")[1] > 0.5
-
-
-def test_untrained_it_is_measured_and_the_policy_stays(configs):
-    (row,), _, policy = learn(configs, replace(DIGIT, training=None), 1)
-    assert row.keys() == {"values/judge/brier", "values/judge/unread_frac"}
-    before = load_model("embedded:arithmetic_short", "float32", "sdpa").model.state_dict()
-    for name, weight in policy.named_weights():
-        assert torch.equal(weight, before[name])
 
 
 def test_the_weights_are_the_scores_less_the_others():

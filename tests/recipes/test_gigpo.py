@@ -59,11 +59,6 @@ def test_a_turns_return_is_discounted_by_turns():
     assert turn_returns(played("ab", (0.0, 1.0)), 0.5) == [0.5, 1.0]
 
 
-def test_equal_returns_have_no_advantage():
-    found = token_advantages(replace(GIGPO, normalize_std=True), [played("a", (0.1,))] * 3)
-    assert found == [[0.0]] * 3
-
-
 GO_ON = 0.3  # the probability p of going on, of which θ is the logit
 SCORE = {True: 1 - GO_ON, False: -GO_ON}  # ∂ log π/∂θ
 
@@ -87,15 +82,6 @@ def expected_gradient(advantages_of):
         pairs = zip(found, outcome, strict=True)
         total += probability * sum(a_T[0] * SCORE[goes_on] for a_T, goes_on in pairs) / 3
     return total
-
-
-def by_turn_number(rollouts_G):
-    """A_t = Σ_{k≥t} (r_k − the mean of r_k over the rollouts that got to turn k)."""
-    means = []
-    for number in range(2):
-        there = [r.turns[number].reward for r in rollouts_G if len(r.turns) > number]
-        means.append(sum(there) / max(len(there), 1))
-    return [[sum(t.reward - means[k] for k, t in enumerate(r.turns))] for r in rollouts_G]
 
 
 VINE = VineCredit("vine", TURNS, 1, "share", None, False)
@@ -122,18 +108,3 @@ def test_where_the_policy_decides_when_to_stop_the_gradient_is_exact(credit, tim
         return token_advantages(credit, rollouts_G)
 
     assert expected_gradient(advantages_of) == pytest.approx(times * GO_ON * (1 - GO_ON))
-
-
-def test_a_state_that_no_other_passes_adds_nothing():
-    """P(another rollout passes the state) is 0, and the turns' part with it."""
-
-    def alone(rollouts_G):
-        for number, one in enumerate(rollouts_G):
-            one.turns = tuple(replace(turn, state=f"{turn.state}{number}") for turn in one.turns)
-        return token_advantages(OTHERS, rollouts_G)
-
-    assert expected_gradient(alone) == pytest.approx(GO_ON * (1 - GO_ON))
-
-
-def test_normalising_by_the_turns_number_would_not_see_that_going_on_pays():
-    assert expected_gradient(by_turn_number) == pytest.approx(0.0, abs=1e-12)

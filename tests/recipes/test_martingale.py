@@ -174,24 +174,6 @@ def test_states_that_the_prefix_chooses_leave_it_unbiased(seed, fed_by):
     assert np.abs(found(1) - truth).max() > 1e-3
 
 
-def test_exact_values_leave_no_noise_but_the_choices_own():
-    """Ratios of the true values: the advantage is Q − V, whatever the rollout went on to do."""
-    tree = Tree(0)
-
-    def value(prefix):
-        if len(prefix) == DEPTH:
-            return tree.reward[prefix]
-        return float(tree.probs(prefix) @ [value((*prefix, a)) for a in (0, 1)])
-
-    for leaf in tree.reward:
-        values = [value(leaf[:t]) for t in range(DEPTH + 1)]
-        found = fed(values[-1], np.diff(values).tolist(), values[0])
-        other = fed(values[0], [0.0] * DEPTH, values[0])  # which leaves nothing either
-        assert token_advantages(CREDIT, [found, other])[0] == pytest.approx(
-            np.diff(values).tolist()
-        )
-
-
 def test_joined_takes_a_martingale_or_none():
     config = changed(demo(), credit=BETWEEN, values=ValuesConfig(None, {}))
     check_credit(config)

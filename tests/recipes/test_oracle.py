@@ -69,17 +69,6 @@ def test_it_learns_the_policys_skill_from_what_rollouts_met() -> None:
     assert sum(r.values_S("oracle")[0] for r in sampled) / 40 == pytest.approx(0.9, abs=0.05)
 
 
-def test_no_rollouts_own_return_is_in_its_value() -> None:
-    sampled = rollouts(0.5, 30)
-    first, second = oracle(), oracle()
-    first.estimate(sampled)
-    values = [list(rollout.values_S("oracle")) for rollout in sampled]
-    for rollout in sampled:
-        rollout.reward = 1 - rollout.reward
-    second.estimate(sampled)
-    assert values == [list(rollout.values_S("oracle")) for rollout in sampled]
-
-
 def test_what_it_measured_is_kept(tmp_path) -> None:
     predictor = oracle()
     predictor.update(rollouts(0.2, 100), 1)

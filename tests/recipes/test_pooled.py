@@ -69,14 +69,6 @@ def test_it_reads_another_predictor():
     assert values(rollouts, predictor) == values(group(), SEPARATE)
 
 
-@pytest.mark.parametrize("predictor", [SHARE, SEPARATE])
-def test_nothing_after_a_state_of_the_rollouts_own_is_in_its_value(predictor):
-    before = values(group(0, (0,)), predictor)[0]
-    after = values(group(1, (1,)), predictor)[0]
-    assert after[:2] == before[:2]
-    assert after[2] == before[2] + 1 / (2 if predictor is SHARE else 3)
-
-
 def test_by_enumeration_it_is_a_fair_baseline_and_unbiased_after_every_action():
     assert score_covariances(SHARE.estimate, "pooled") == pytest.approx((0, 0), abs=1e-12)
     assert means_after(SHARE.estimate, "pooled") == pytest.approx(VALUES)

@@ -9,10 +9,8 @@ from support.rollouts import rollout, terminal
 from support.walks import demo
 
 from vineppo.batching import collate
-from vineppo.config.checks import check_train
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
-from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import Posterior, bounded_differences
@@ -20,7 +18,6 @@ from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import Choices
 from vineppo.values import build_predictors, predictors_at
-from vineppo.values.group_mean import GroupMean
 from vineppo.values.policy_pass import SURE, choices_of
 
 OWN = Posterior.Config(
@@ -112,18 +109,6 @@ def test_it_learns_the_values_of_choices_from_rewards_alone():
     assert made._coefficient > 0.8
 
 
-def test_what_says_nothing_gets_a_small_part():
-    """Rewards by chance: the coefficient stays at its least, and the values near the mean."""
-    world, made = World(), predictor()
-    for iteration in range(20):
-        rollouts = world.rollouts(16)
-        for one in rollouts:
-            one.reward = float(world.draw.random() < 0.25)
-        made.estimate(rollouts)
-        made.update(rollouts, iteration)
-    assert made._coefficient < 0.35
-
-
 def test_a_resumed_predictor_goes_on_as_the_other(tmp_path):
     one, other = trained(World(), 3), predictor()
     one.save_state(tmp_path)
@@ -187,38 +172,3 @@ def test_choices_are_those_of_the_policys_pass(configs):
     one.choices = found
     made.estimate([one])
     assert len(one.values_T("posterior")) == len(ids)
-
-
-def test_no_other_predictor_is_taken_for_a_martingale():
-    values = ValuesConfig("mean", {"mean": GroupMean.Config("group_mean")})
-    config = replace(
-        demo(),
-        values=values,
-        critic=None,
-        credit=MartingaleCredit("martingale", LinesSegmenter("lines")),
-    )
-    with pytest.raises(UserError, match=r"values\.credit must be a martingale.*got mean"):
-        check_train(config)
-
-
-def test_hidden_states_that_are_no_numbers_leave_no_trace():
-    """A rollout with such a one is in the replay: updates that meet it are skipped, and counted."""
-    world = World()
-    made = trained(world, iterations=2)
-    before = {name: weight.clone() for name, weight in made._model.state_dict().items()}
-    broken = world.rollouts(16)
-    for one in broken:
-        one.choices.hidden_UH[:] = np.nan
-    made.estimate(broken)
-    made._replay.clear()
-    found = made.update(broken, 2)
-    assert found["values/posterior/skipped_updates"] == OWN.num_steps
-    assert found["values/posterior/loss"] == 0.0
-    after = made._model.state_dict()
-    assert all(torch.equal(after[name], before[name]) for name in before)
-    made._replay.clear()
-    sound = world.rollouts(16)
-    made.estimate(sound)
-    assert made.update(sound, 3)["values/posterior/skipped_updates"] == 0
-    made.estimate(sound)
-    assert np.isfinite([one.tokens_T["values/posterior"] for one in sound]).all()

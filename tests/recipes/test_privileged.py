@@ -110,33 +110,6 @@ def test_the_documented_value():
     assert differences_BU.tolist()[0] == pytest.approx([(right - wrong) / 2])
 
 
-def test_what_is_to_come_is_what_the_other_rollouts_were_asked_later():
-    """At step 0 the other's choice at step 5 is to come, at step 5 and after it nothing."""
-    samples = [one_choice(0, is_right=True), one_choice(5, is_right=False, probability=0.9)]
-    model = certain([0.0] * 4)
-    with torch.no_grad():
-        _, _, to_come_BU = model.misses(ChoiceBatch.of(samples, torch.device("cpu")))
-        _, _, elsewhere_BU = model.misses(
-            ChoiceBatch.of([replace(one, group="q") for one in samples[:1]] + samples, "cpu")
-        )
-    assert to_come_BU.flatten().tolist() == pytest.approx([0.1, 0.0])
-    assert elsewhere_BU.flatten().tolist() == pytest.approx([0.05, 0.1, 0.0])
-
-
-def test_where_to_look_is_learned_without_rewards():
-    """Step k says the answer's digit k, at an even chance."""
-    world, made = World(5), predictor()
-    rollouts = world.rollouts(16)
-    for one in rollouts:
-        one.reward = 0.5
-    made.estimate(rollouts)
-    made.update(rollouts, 0)
-    batch = ChoiceBatch.of([made._sample(one, 0.5) for one in rollouts], torch.device("cpu"))
-    with torch.no_grad():
-        attention_BUR, _ = made._model.attention(batch)
-    assert attention_BUR[:, [0, 1], [0, 1]].min() > 0.6
-
-
 def test_differences_have_no_mean_under_the_policy(trained):
     """Of whatever has been learned: the sum over all tokens, each by its probability."""
     for one in World(1).rollouts(20):
@@ -170,23 +143,3 @@ def test_it_sees_the_answer_and_no_own_return(trained):
     one.problem = replace(one.problem, answer=one.problem.answer[::-1])
     trained.estimate([one])
     assert one.values_T("privileged") != seen
-
-
-def test_padding_repeats_the_value_after_the_last_choice(trained):
-    """The loss after all choices is that of the rollout alone."""
-    long, short = World(4).rollouts(2)
-    short.choices = replace(
-        short.choices,
-        **{
-            name: getattr(short.choices, name)[1:]
-            for name in vars(short.choices)
-            if name != "root_H"
-        },
-    )
-    samples = [trained._sample(one, 0.25) for one in (long, short)]
-    cpu, rewards = torch.device("cpu"), torch.tensor([1.0, 0.0])
-    with torch.no_grad():
-        trained._model.link.copy_(torch.tensor([0.1, 0.5, -0.2, 0.7]))
-        together = trained._model.losses(ChoiceBatch.of(samples, cpu), rewards)
-        alone = trained._model.losses(ChoiceBatch.of(samples[1:], cpu), rewards[1:])
-    assert together[1, -1].item() == pytest.approx(alone[0, -1].item())

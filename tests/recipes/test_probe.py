@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from support.chains import chains, made, score_covariances, squared_error
 from support.rollouts import rollout, terminal
 from support.walks import demo
 
 from vineppo.config.schema import ValuesConfig
-from vineppo.models import load_model
-from vineppo.recipes.probe import Probe, States, doubts, fitted
-from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
+from vineppo.recipes.probe import Probe, doubts
 from vineppo.values import predictors_at
-from vineppo.values.policy_pass import read_policy
 
 OWN = Probe.Config(
     of="monte_carlo", kind="probe", features="uncertainty", size=32, learning_rate=1e-2,
@@ -41,31 +37,6 @@ def test_the_documented_row():
     one = rollout(terminal(1.0, 3), lengths_S=[2, 1])
     one.tokens_T |= {"trainer_logprobs": (-1.0, -3.0, -2.0), "entropies": (0.5, 2.0, 1.0)}
     assert doubts(one).tolist() == [[0] * 6, [1, 2, -4, -3, 2.5, 2]]
-
-
-def test_without_a_step_it_is_the_mean_of_all_returns():
-    """(1 + 3 · 0)/4, and 0 of the second alone, kept from infinity."""
-    states = States(torch.randn(2, 3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, 3.0]))
-    seen = torch.tensor([[True, True], [False, True]])
-    networks = fitted(states, seen, replace(OWN, learning_rate=1e-30), 0)
-    expected = torch.tensor([[0.25, 0.25], [0.01, 0.01]])
-    torch.testing.assert_close(networks.values(states.features_NI), expected)
-
-
-def test_a_network_sees_only_what_it_may():
-    draw = torch.Generator().manual_seed(0)
-    seen = torch.rand(3, 40, generator=draw) < 0.5
-    states = States(torch.randn(40, 5, generator=draw), torch.rand(40), torch.ones(40))
-    tested = torch.randn(10, 5, generator=draw)
-    values = fitted(states, seen, QUICK, 1).values(tested)
-    for f, is_seen in enumerate(seen):
-        other = replace(
-            states,
-            features_NI=torch.where(is_seen[:, None], states.features_NI, 9.0),
-            means_N=torch.where(is_seen, states.means_N, 0.0),
-        )
-        changed = (fitted(other, seen, QUICK, 1).values(tested) != values).any(1)
-        assert changed.tolist() == [g != f for g in range(3)]
 
 
 @pytest.mark.parametrize("own", [QUICK, replace(QUICK, of=None, crossed=True)])
@@ -95,25 +66,6 @@ def test_by_enumeration_it_is_a_fair_baseline_and_a_fit_that_saw_the_problem_is_
     assert np.abs(score_covariances(seeing, "probe")).max() > 1e-3
 
 
-def test_no_return_of_a_problem_is_in_its_values():
-    """But those of the others are, and their rewards in the siblings' mean."""
-    rollouts = unsure(chains(0, 1, num_problems=3, num_samples=2)[0])
-    of_one = [replace(one, steps_S={}) for one in rollouts]
-    for one in of_one[:2]:
-        returns_S = [
-            replace(s, returns_K=(1 - s.returns_K[0],)) for s in one.returns_S["monte_carlo"]
-        ]
-        one.returns_S = {"monte_carlo": returns_S}
-    of_one[0].reward = 1 - of_one[0].reward
-    for group in (rollouts, of_one):
-        probe(QUICK).estimate(group)
-    is_same = [
-        one.values_S("probe") == other.values_S("probe")
-        for one, other in zip(rollouts, of_one, strict=True)
-    ]
-    assert is_same == [True, False, False, False, False, False]
-
-
 @pytest.mark.parametrize("is_sampled", [True, False])
 def test_it_knows_more_than_a_continuation(is_sampled):
     """Also of states without any, by rewards alone: of V̂_1's error less than a half."""
@@ -129,50 +81,6 @@ def test_it_knows_more_than_a_continuation(is_sampled):
         learned.estimate(unsure(rollouts))
         assert squared_error(rollouts, truth, "probe") < 0.5 * plain
         learned.update(rollouts, seed)
-
-
-def test_stale_returns_show():
-    """A policy that now fails always: the drift is down, and the new returns know better."""
-    learned = probe()
-    metrics = []
-    for iteration in range(3):
-        rollouts = unsure(chains(iteration, 1)[0])
-        for one in rollouts:
-            one.reward *= iteration < 2
-            if iteration == 2:
-                one.returns_S["monte_carlo"] = [
-                    replace(s, returns_K=(0.0,)) for s in one.returns_S["monte_carlo"]
-                ]
-        learned.estimate(rollouts)
-        metrics.append(learned.update(rollouts, iteration))
-    names = {f"values/probe/{name}" for name in ("error", "error_new", "error_earlier", "drift")}
-    assert metrics[0].keys() == names - {"values/probe/error_earlier", "values/probe/drift"}
-    assert metrics[1].keys() == metrics[2].keys() == names
-    assert abs(metrics[1]["values/probe/drift"]) < 0.1
-    assert metrics[2]["values/probe/drift"] < -0.2
-    error, new, earlier = (metrics[2][f"values/probe/error{of}"] for of in ("", "_new", "_earlier"))
-    assert new < 0.02 < 0.1 < earlier
-    assert error < earlier
-
-
-def test_the_replay_forgets():
-    learned = probe(QUICK)
-    for iteration in range(4):
-        rollouts = unsure(chains(iteration, 1, num_problems=2)[0])
-        learned.estimate(rollouts)
-        learned.update(rollouts, iteration)
-    assert len(learned._replay) == OWN.replay_iterations
-
-
-def test_one_fold_or_one_problem_is_valued_by_earlier_iterations_alone():
-    for own, num_problems in ((replace(QUICK, num_folds=1), 3), (QUICK, 1)):
-        learned = probe(own)
-        rollouts = unsure(chains(0, 1, num_problems=num_problems)[0])
-        learned.estimate(rollouts)
-        assert {value for one in rollouts for value in one.values_S("probe")} == {0.5}
-        assert learned.update(rollouts, 1).keys() == {"values/probe/error"}
-        learned.estimate(rollouts)
-        assert len({value for one in rollouts for value in one.values_S("probe")}) > 1
 
 
 def test_it_goes_on_and_values_as_it_was_saved(tmp_path):
@@ -205,37 +113,6 @@ def test_it_goes_on_and_values_as_it_was_saved(tmp_path):
     at_first.estimate(second)
     assert [one.values_S("probe") for one in second] == values
     assert [one.name for one in predictors_at(config, tmp_path / "older")] == ["monte_carlo"]
-
-
-def test_the_policys_pass_tells_its_entropies():
-    config = demo()
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids)
-    one = rollout(terminal(1.0, 4), lengths_S=[2, 2])
-    one.prompt_ids, one.response_ids = (5, 6), (7, 8, 9, 3)
-    with torch.no_grad():
-        read_policy(
-            [one], [probe(replace(QUICK, features="both"))],
-            lambda batch, options: TokenScores(**module(batch, options)),
-            ForwardOptions(0.7), lambda scores: [scores.logprobs_BT], 2, torch.device("cpu"),
-        )  # fmt: skip
-        logits_TV = loaded.model(torch.tensor([[5, 6, 7, 8, 9, 3]])).logits[0, 1:-1]
-    logprobs_TV = torch.log_softmax(logits_TV[:, : module.num_token_ids] / 0.7, -1)
-    expected = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
-    assert one.tokens_T["entropies"] == pytest.approx(expected.tolist(), abs=1e-4)
-    assert one.hidden_SH.shape[0] == 2
-
-
-def test_states_that_are_no_numbers_do_not_stay_in_the_replay():
-    asked, are_finite = probe(QUICK), []
-    for seed, entropy in enumerate((0.5, np.nan, 0.5)):
-        rollouts = unsure(chains(seed, 1)[0])
-        for one in rollouts:
-            one.tokens_T["entropies"] = [entropy] * len(one.response_ids)
-        asked.estimate(rollouts)
-        asked.update(rollouts, seed)
-        are_finite.append(np.isfinite([x for one in rollouts for x in one.values_S("probe")]).all())
-    assert are_finite == [True, False, True]
 
 
 def test_without_continuations_it_learns_from_the_rewards():

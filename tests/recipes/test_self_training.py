@@ -4,19 +4,16 @@ import json
 import math
 import signal
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from support.processes import run, run_cli
 from support.training import CONFIGS, assert_same_runs, timeless
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig
-from vineppo.recipes import self_training
-from vineppo.recipes.self_training import DpoPositive, dpo_positive, examples_of, maximise, parting
-from vineppo.types import Problem, Rollout, StepSpan, TokenSequence
+from vineppo.recipes.self_training import DpoPositive, dpo_positive, examples_of, parting
+from vineppo.types import Problem, Rollout, StepSpan
 
 SMALL = {
     "self_training.num_iterations": 2,
@@ -50,38 +47,6 @@ def whole_run(tmp_path_factory):
     done = run_cli(arguments(run_dir))
     assert done.returncode == 0, done.stdout + done.stderr
     return run_dir
-
-
-def test_without_validation_the_last_epoch_stays(monkeypatch, tmp_path):
-    """Nothing is loaded after its updates, of which one of each epoch is skipped here."""
-    config = load_config(
-        SftConfig,
-        RESTEM,
-        [
-            "self_training.num_validation=0",
-            "self_training.restart=true",
-            "optimization.num_epochs=2",
-            "optimization.batch_size=1",
-            "optimization.micro_batch_size=1",
-        ],
-    )
-    calls = []
-
-    def update_on(_session, _config, _sequences, number, _num_updates):
-        calls.append(number)
-        return {"sft/skipped_updates": float(number % 2)}
-
-    monkeypatch.setattr(self_training, "update_on", update_on)
-    session = SimpleNamespace(
-        run=SimpleNamespace(path=tmp_path),
-        models=SimpleNamespace(load_state=lambda path: calls.append(path.name)),
-        sleep_engine=lambda: calls.append("sleep"),
-        wake_engine=lambda with_new_weights: calls.append(("wake", with_new_weights)),
-    )
-    answers = [(TokenSequence((1,), (2,)),)] * 2
-    metrics = maximise(session, config, config.self_training, [], answers, 1)
-    assert calls == ["sleep", "start", 0, 1, 2, 3, ("wake", True)]
-    assert metrics == {"sft/skipped_updates": 2.0}
 
 
 def answer(problem, ids, reward, finish="stop"):
@@ -170,18 +135,16 @@ def test_the_slopes_are_the_losss(now):
 
 
 def test_pairs_train(tmp_path):
-    """Of the first update z is 0 and the loss log 2; the second has the same pairs."""
-    losses = []
-    for num_epochs in (1, 2):
-        run_dir = tmp_path / str(num_epochs)
-        changes = {"self_training__num_iterations": 1, "optimization__num_epochs": num_epochs}
-        done = run_cli(arguments(run_dir, WITH_DPO, optimization__batch_size=1000, **changes))
-        assert done.returncode == 0, done.stderr
-        row = timeless(run_dir)[-1]
-        losses.append(row["self_training/loss"])
-        assert row["self_training/grad_norm"] > 0
-    assert losses[0] == pytest.approx(math.log(2), abs=1e-4)
-    assert losses[1] < math.log(2) - 1e-3
+    """The loss of the first update is log 2; the second has the same pairs and a lower one."""
+    done = run_cli(
+        arguments(
+            tmp_path, WITH_DPO, self_training__num_iterations=1, optimization__batch_size=1000
+        )
+    )
+    assert done.returncode == 0, done.stderr
+    row = timeless(tmp_path)[-1]
+    assert row["self_training/grad_norm"] > 0
+    assert 0.5 * math.log(2) < row["self_training/loss"] < math.log(2) - 5e-4
 
 
 def test_what_a_run_leaves(whole_run):
@@ -201,15 +164,6 @@ def test_what_a_run_leaves(whole_run):
     assert config["self_training"]["restart"] is True
 
 
-def test_the_last_iteration_started_over(whole_run):
-    """Every weight is near the starting policy's: two epochs of Adam at 1e-4."""
-    final = load_file(whole_run / "final/policy/model.safetensors")
-    start = load_file(CONFIGS.parent / "vineppo/assets/credit_short/model.safetensors")
-    moved = torch.stack([(final[name] - start[name]).abs().max() for name in start])
-    assert moved.min() > 0
-    assert moved.max() < 0.02
-
-
 @pytest.mark.slow
 def test_sigkill_changes_nothing(whole_run, tmp_path):
     """In the first iteration, and between the second one's epochs."""
@@ -224,18 +178,9 @@ def test_sigkill_changes_nothing(whole_run, tmp_path):
     assert_same_runs(run_dir, whole_run)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"self_training__num_validation": 30, "model__path": "nowhere"},
-            "must together be at most the 40 train problems",
-        ),
-        ({"model__path": "null"}, "model.path"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path, changes, said):
+def test_too_many_validation_problems_are_one_line(tmp_path):
+    changes = {"self_training__num_validation": 30, "model__path": "nowhere"}
     done = run_cli(arguments(tmp_path / "run", **changes))
     assert done.returncode == 2
-    assert said in done.stderr
+    assert "must together be at most the 40 train problems" in done.stderr
     assert done.stderr.count("\n") == 1

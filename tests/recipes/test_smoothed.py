@@ -1,11 +1,10 @@
 """Smoothed values: the model by enumeration of its paths, fairness, errors on chains that break."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from support.chains import VALUES, chains, made, means_after, score_covariances, squared_error
+from support.chains import VALUES, chains, means_after, score_covariances, squared_error
 from support.walks import demo
 
 from vineppo.recipes.smoothed import LEVELS, PRIOR, Smoothed, smoothed
@@ -67,22 +66,6 @@ def test_many_returns_do_not_underflow():
     assert found == pytest.approx([0.5, 0.0], abs=1e-6)
 
 
-def test_later_states_count_in_one_direction_alone():
-    """What is before s_i never knows the own reward, and by "causal" no later return."""
-    rollouts, _ = chains(0, 2, num_problems=2)
-    later = [replace(one, reward=1 - one.reward, returns_S={}, steps_S={}) for one in rollouts]
-    for one, other in zip(rollouts, later, strict=True):
-        returns_S = list(one.returns_S["monte_carlo"])
-        flipped = tuple(1 - r for r in returns_S[-1].returns_K)
-        other.returns_S["monte_carlo"] = (*returns_S[:-1], StateValue(flipped, 0))
-    for direction in DIRECTIONS:
-        for of in (rollouts, later):
-            predictor(direction).estimate(of)
-        for one, other in zip(rollouts, later, strict=True):
-            first, second = (list(r.values_S("smoothed")) for r in (one, other))
-            assert (first[:-1] == second[:-1]) == (direction == "causal")
-
-
 def test_by_enumeration_causal_is_a_fair_baseline_and_both_is_not():
     """A likely reward after the action 1 is in the value before it, so that credit is lost."""
     causal, both = (predictor(direction) for direction in DIRECTIONS)
@@ -107,9 +90,3 @@ def test_its_error_is_below_that_of_the_means(direction, num_continuations, most
         predictor(direction).estimate(rollouts)
         plain = squared_error(rollouts, truth, None)
         assert squared_error(rollouts, truth, "smoothed") < most * plain
-
-
-def test_a_rollout_of_one_step_has_a_value():
-    one = made("p", 0, (5,), 1, [(1.0, 0.0)])
-    predictor("both").estimate([one])
-    assert one.values_S("smoothed") == pytest.approx([0.5])

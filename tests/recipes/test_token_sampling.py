@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from vineppo import vocabulary
 from vineppo.recipes import transformers_engine
 from vineppo.recipes.transformers_engine import nuclei, sample_tokens, uniforms
 
@@ -71,18 +70,6 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
     torch.testing.assert_close(logprobs_B, expected_B, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("logit", [torch.nan, torch.inf])
-@pytest.mark.parametrize("top_p", [1.0, 0.9])
-def test_logits_that_are_not_finite_give_an_id_whose_log_probability_says_so(
-    temperature, logit, top_p
-):
-    logits_BV = torch.stack([torch.full((4,), logit), torch.zeros(4)])
-    tokens_B, logprobs_B = sample_rows(logits_BV, [temperature] * 2, [top_p] * 2, [0.6] * 2)
-    assert 0 <= tokens_B[0] < 4
-    assert logprobs_B.isnan().tolist() == [True, False]
-
-
 @pytest.mark.parametrize(
     ("most_likely", "largest_top_p", "num_ids"), [(10, 0.3, 10), (10, 1.0, 40), (512, 0.3, 40)]
 )
@@ -102,22 +89,6 @@ def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, larges
     torch.testing.assert_close(found_BV, torch.tensor(expected_BV), atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("chunk", [60, 2**20])
-def test_rows_do_not_see_each_other(monkeypatch, chunk):
-    """Neither in chunks of two rows; alone a row may take its nucleus from ten of the ids."""
-    monkeypatch.setattr(transformers_engine, "MOST_LIKELY", 10)
-    monkeypatch.setitem(vocabulary.CHUNK_LOGITS, "cpu", chunk)
-    generator = torch.Generator().manual_seed(1)
-    logits_BV = 3 * torch.randn(6, 30, generator=generator)
-    temperatures_B, top_ps_B = [0.0, 1.0, 0.7, 2.0, 0.0, 1.0], [1.0, 0.5, 1.0, 0.9, 0.3, 1.0]
-    uniforms_B = torch.rand(6, generator=generator).tolist()
-    tokens_B, logprobs_B = sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B)
-    for b in range(6):
-        token, logprob = sample(logits_BV[b : b + 1], uniforms_B[b], temperatures_B[b], top_ps_B[b])
-        assert token == tokens_B[b]
-        assert logprob == pytest.approx(float(logprobs_B[b]), abs=1e-6)
-
-
 def test_ends_of_the_interval_meet_no_impossible_token():
     assert sample(logits_of(0.0, 0.3, 0.7, 0.0), 0.0) == (1, pytest.approx(math.log(0.3)))
     assert sample(logits_of(0.0, 0.3, 0.7, 0.0), ALMOST_ONE)[0] == 2
@@ -135,10 +106,3 @@ def test_uniform_numbers():
     assert kstest(numbers_ST.flatten(), "uniform").pvalue > 0.01
     assert (uniforms(7, 3) == uniforms(7, 100)[:3]).all()
     assert not set(uniforms(2**63 - 1, 100)) & set(uniforms(2**62 - 1, 100))
-
-
-def test_ids_at_the_bounds_of_pieces():
-    """23 equal ids lie in pieces of five; just below and above every bound."""
-    bounds = [(i + side * 1e-6) / 23 for i in range(1, 23) for side in (-1, 1)]
-    tokens_B, _ = sample_rows(torch.zeros(44, 23), [1.0] * 44, [1.0] * 44, bounds)
-    assert tokens_B.tolist() == [i for bound in range(22) for i in (bound, bound + 1)]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from statistics import fmean
 
 import numpy as np
 import pytest
@@ -54,11 +53,6 @@ def test_every_segment_trains_once_and_those_of_no_advantage_never():
     assert all(all(by_leaves.trained_tokens(one)) for one in group)
     group[0].tokens_T["advantages"] = [0.0, 0.5, 0.5, 0.5]
     assert TREE.trained_tokens(group[0]) == [False, True, True, True]
-
-
-def test_leaves_of_nodes():
-    assert replace(TREE, branching=(4, 3, 2)).leaves_below() == [6, 2, 1]
-    assert replace(TREE, branching=(5,)).leaves_below() == [1]
 
 
 class Policy:
@@ -138,12 +132,3 @@ def test_once_weighs_the_levels_by_their_segments(seed):
     policy = Policy(seed)
     weights = np.where(LEVELS == 0, 0.5, 1.0)
     assert policy.gradient(OTHERS) == pytest.approx(weights * policy.truth(), abs=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_mean_over_leaves_is_the_policys_value(seed):
-    """Copies included: without them a response that ended early would count too little."""
-    policy = Policy(seed)
-    value = sum(policy.prob(path) * reward for path, reward in policy.reward.items())
-    means = [(p, fmean(policy.reward[path] for path in paths)) for p, paths in policy.trees()]
-    assert sum(p * mean for p, mean in means) == pytest.approx(value, abs=1e-12)

@@ -1,7 +1,7 @@
 import hashlib
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +12,12 @@ from support.task_configs import GRADING, worded_config
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin
-from vineppo.recipes.arithmetic import Chain, build_tokenizer
+from vineppo.recipes.arithmetic import Chain
 from vineppo.recipes.worded import (
     OPENERS,
     REMARKS,
     REPAIR,
-    WORDS,
     ChainDemonstrator,
-    Sheet,
-    SheetDemonstrator,
     WordedTask,
 )  # fmt: skip
 from vineppo.tasks import TaskData, load_task
@@ -84,36 +81,6 @@ def test_answers_carry_every_right_result(modulus: int) -> None:
     assert all((p.solution or "").endswith(f"####{p.answer}") for p in data.test_P)
 
 
-def test_every_problem_meets_as_many_hard_facts_as_asked_for() -> None:
-    config = worded_config(num_hard_steps=2)
-    demonstrator = ChainDemonstrator(config)
-    facts = demonstrator.wrong_results
-    assert len(facts) == config.num_hard_facts
-    assert {left for _, left, _ in facts} == set(range(10))
-    met: Counter[tuple[str, int, int]] = Counter()
-    for chain in demonstrator.chains("train", 300):
-        results = demonstrator.results(chain)
-        steps = list(zip(chain.operations, results, chain.operands[1:], strict=False))
-        assert sum(step in facts for step in steps) == 2
-        met.update(step for step in steps if step in facts)
-    assert set(met) == set(facts)
-
-
-def test_only_hard_facts_are_demonstrated_wrongly_and_always_in_one_way() -> None:
-    demonstrator = ChainDemonstrator(worded_config(wrong_probability=1.0, repair_probability=0.0))
-    for chain in demonstrator.chains("train", 50):
-        result = chain.operands[0]
-        lines = [line for line in demonstrator.solution(chain).split("\n") if "=" in line]
-        for line, operation, operand in zip(
-            lines, chain.operations, chain.operands[1:], strict=True
-        ):
-            stated = int(line[-1])
-            fact = operation, result, operand
-            right = eval(f"({result}{operation}{operand}) % 10")
-            assert stated == demonstrator.wrong_results.get(fact, right)
-            result = stated
-
-
 PIECES = re.compile(r"####|[a-z]+ ?|[\s\S]")  # the tokenizer's
 
 
@@ -167,48 +134,6 @@ def test_what_is_off_the_track_has_no_value() -> None:
         assert value(text) == 0, text
 
 
-def test_values_of_another_skill() -> None:
-    demonstrator = ChainDemonstrator(worded_config(num_hard_steps=2))
-    chain = next(demonstrator.chains("train", 1))
-    hard = [fact for fact in demonstrator.facts(chain) if fact in demonstrator.wrong_results]
-    assert demonstrator.value(chain, "", {hard[0]: 0.9, hard[1]: 0.2}) == pytest.approx(0.18)
-    assert demonstrator.value(chain, "") == 0.25
-
-
-def test_a_sheets_operations_are_separate() -> None:
-    demonstrator = SheetDemonstrator(SHEET)
-    for problem in load_task(SHEET).test_P:
-        sheet = demonstrator.chain_of(problem.question)
-        assert sheet.question == problem.question
-        sums = problem.question.removesuffix("?").split("?")
-        assert problem.answer == "".join(str(eval(f"({one}) % 10")) for one in sums)
-        lines = [line for line in (problem.solution or "").split("\n") if "=" in line]
-        expected = [f"{o}={r}" for o, r in zip(sums, problem.answer, strict=True)]
-        assert [line.split(" ")[1] for line in lines] == expected
-        assert sum(fact in demonstrator.wrong_results for fact in demonstrator.facts(sheet)) == 3
-
-
-def test_what_has_left_a_sheets_form_has_no_value() -> None:
-    demonstrator = SheetDemonstrator(replace(SHEET, num_operations=2))
-    sheet = Sheet((4, 6, 9, 3), ("+", "*"))
-    for text in (
-        "so 4+5", "so 9*3=7", "so 4+6=0\nso 4+6=0", "so 4+6=0\n####0", "so 4+6=00",
-        "so 4+6=0\nso 9*3=7\nso 1", "so 4+6=0\nso 9*3=7\n####077", "so 4+6=0 ",
-    ):  # fmt: skip
-        assert demonstrator.value(sheet, text) == 0, text
-    assert demonstrator.stated(sheet, "so 4+6=1\nwell that\nthen 9*") == "1"
-    assert demonstrator.stated(sheet, "so 4+6=0\nso 9*3=7\n####1") == "17"
-
-
-def test_a_sheets_outcomes_are_those_it_states() -> None:
-    demonstrator = SheetDemonstrator(replace(SHEET, num_operations=2))
-    sheet = Sheet((4, 6, 9, 3), ("+", "*"))
-    texts = ["so 4+6=1\n", "so 4+6=1\nso 9*3=7\n", "so 4+6=1\nso 9*3=7\n####17"]
-    right, wrong = (("*", 9, 3), True), (("+", 4, 6), False)
-    assert demonstrator.outcomes(sheet, texts) == [wrong, right]
-    assert demonstrator.outcomes(sheet, texts[:1]) == [wrong]
-
-
 def checked(**changes: Any) -> TaskData:
     config = worded_config(**changes)
     config.check("task", None)
@@ -230,15 +155,3 @@ def test_contradictions_are_one_line(changes: dict[str, int], message: str) -> N
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         checked(**changes)
     assert message in str(error.value)
-
-
-def test_the_tokenizer_gives_words_back() -> None:
-    tokenizer = build_tokenizer(WORDS)
-    for problem in load_task(worded_config(repair_probability=0.5)).train_P[:50]:
-        text = f"{problem.question}\n{problem.solution}"
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        assert tokenizer.unk_token_id not in ids
-        assert tokenizer.decode(ids) == text
-    assert tokenizer.convert_ids_to_tokens(tokenizer("so 4+6=0\nwell that")["input_ids"]) == [
-        "<bos>", "so ", "4", "+", "6", "=", "0", "\n", "well ", "that",
-    ]  # fmt: skip

@@ -86,14 +86,6 @@ def test_it_learns_what_the_first_step_decides(configs):
     assert wrong[1] < 0.1
 
 
-def test_zero_shot_it_stays_as_it_was(configs):
-    rollouts = [attempt(), attempt(reward=0.0)]
-    judge = judge_of(config_of(configs, trained=False))
-    before = values(judge, *rollouts)
-    assert judge.update(rollouts, 1) == {}
-    assert values(judge, *rollouts) == before
-
-
 def test_zero_shot_it_is_its_weights_and_nothing_of_it_is_saved(configs, tmp_path):
     config = config_of(configs, trained=False)
     judge = judge_of(config)
@@ -119,14 +111,6 @@ def test_a_checkpoint_asks_the_same(configs, tmp_path):
         (found,) = (one for one in predictors_at(config, directory) if one.name == "judge")
         for found_S, expected_S in zip(values(found, *rollouts), of_it, strict=True):
             assert found_S == pytest.approx(expected_S, abs=1e-5)
-
-
-def test_it_may_be_told_the_answer(configs):
-    told = {"template": "{answer}\n", "place": "before_prompt", "rollouts": None}
-    one, other = attempt(), attempt(answer="73")
-    for view, is_told in ((told, True), (None, False)):
-        of_one, of_other = values(judge_of(config_of(configs, view=view)), one, other)
-        assert (of_one != pytest.approx(of_other, abs=1e-5)) is is_told
 
 
 def test_a_branch_has_values_and_no_targets(configs):

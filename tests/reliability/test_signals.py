@@ -1,35 +1,18 @@
-"""A run that SIGKILL ends at random moments, or SIGTERM and Ctrl-C, ends with the same numbers."""
+"""A run that SIGTERM or Ctrl-C interrupts resumes to the same numbers."""
 
 import os
 import signal
-from random import Random
 
 import pytest
 from support.grids import grid
-from support.marks import Job, Moment, drawn, left_half_written, traced, train_killed
+from support.marks import Job, left_half_written
 from support.training import SHORT, arguments, assert_same_runs, num_lines
 
 NAME = "recipes/transformers_engine"
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """A run, and when it began what."""
-    whole = tmp_path_factory.mktemp("undisturbed")
-    return whole, traced(1, arguments(whole, NAME, SHORT))
-
-
-def test_sigkill_at_random_moments_changes_nothing(undisturbed, tmp_path):
-    """A few of those of `record_kills.py`."""
-    whole, marks = undisturbed
-    moments = drawn(marks, ("values", "checkpoint"), Random(1))
-    train_killed(1, arguments(tmp_path, NAME, SHORT), moments)
-    assert_same_runs(tmp_path, whole)
-    assert left_half_written(tmp_path) == []
-
-
 @pytest.mark.parametrize("num_ranks", grid(1, slow=[2]))
-def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks):
+def test_sigterm_and_ctrl_c_leave_a_checkpoint(whole_runs, tmp_path, num_ranks):
     """The checkpoint has the last iteration done: the one before if the signal comes in sampling.
 
     The signal reaches the last rank alone.
@@ -49,7 +32,7 @@ def test_sigterm_and_ctrl_c_leave_a_checkpoint(undisturbed, tmp_path, num_ranks)
     output = Job(num_ranks, given).finish()
     assert f"resumed after iteration {done}" in output
     if num_ranks == 1:
-        assert_same_runs(tmp_path, undisturbed[0])
+        assert_same_runs(tmp_path, whole_runs(NAME, SHORT))
     assert left_half_written(tmp_path) == []
 
 
@@ -68,9 +51,9 @@ def test_sigterm_ends_the_wait_for_graders(tmp_path):
     file.write_text(HANGS.format(marker=marker))
     own = {"task.grading.reward_path": str(file), "task.grading.time_limit_s": 60.0}
     job = Job(1, arguments(tmp_path / "run", NAME, {**SHORT, **own}))
-    assert job.wait_for(Moment(0, 2, "rollout"))
+    job.wait_for(2, "rollout")
     marker.touch()
-    assert job.wait_for(Moment(0, 2, "grading"))
+    job.wait_for(2, "grading")
     os.kill(job.ranks[0].pid, signal.SIGTERM)
     output = "".join(job.communicate())
     assert job.ranks[0].returncode == 1, output

@@ -23,6 +23,7 @@ LATE = (
     "wandb",
 )
 
+gc.disable()  # what imports make lives to the end
 quiet_libraries()
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else the question initialises CUDA
 if not importlib.import_module("torch").cuda.is_available():
@@ -39,4 +40,5 @@ for name in (
     importlib.import_module(name)
 # Children neither copy nor search what they share, also when vLLM undoes its own freezing.
 gc.freeze()
+gc.enable()
 gc.unfreeze = lambda: None

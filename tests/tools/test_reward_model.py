@@ -169,6 +169,7 @@ def test_the_evaluation_is_of_the_scores_that_hugging_face_computes(folder, run_
     assert config["architectures"] == ["LlamaForSequenceClassification"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_numbers(folder, run_dir, configs):
     again = folder / "again"
     given = arguments(folder, again, configs)
@@ -300,11 +301,10 @@ def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, 
         assert rewards[i].result() == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("output", ["score", "probability"])
 @pytest.mark.parametrize("score", [torch.nan, torch.inf])
-def test_a_score_that_is_not_finite_ends_the_run(run_dir, config, output, score):
+def test_a_score_that_is_not_finite_ends_the_run(run_dir, config, score):
     loaded = load_model(config.model.path, "float32", "sdpa")
-    config = with_reward_model(config, run_dir.parent, output=output)
+    config = with_reward_model(config, run_dir.parent)
     scorer = config.reward_model.start(config, loaded)
     scorer._module.forward = lambda _: torch.tensor([score])
     reward = scorer.submit((1, 5), (4, 5, 2), resolved(1.0))

@@ -16,7 +16,6 @@ from vineppo.config.load import load_config, to_dict, user_digests
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import InterruptionError
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.tools.sweep import load_sweep, run_through
 
@@ -134,18 +133,6 @@ def test_a_bad_file_is_one_line(write, tmp_path, refusal):
     assert refusal(tmp_path / "no.jsonnet") == "config file not found: no.jsonnet"
 
 
-def test_results_of_another_config_are_refused_before_anything_starts(write, refusal):
-    path = write(entry(), entry(seed=2, **{"sampling.temperature": 0.5}))
-    directory = path.parent / "runs/tiny_seed2"
-    directory.mkdir(parents=True)
-    (directory / "config.json").write_text(json.dumps({"name": "tiny"}))
-    (directory / "metrics.jsonl").write_text('{"iteration": 1}\n')
-    assert refusal(path) == (
-        "tiny.jsonnet: runs[1]: runs/tiny_seed2 holds a run of another config: seed is missing "
-        "there, 2 here; give another --run-dir"
-    )
-
-
 def test_results_of_another_own_file_are_refused_before_anything_starts(write, refusal, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def reward(question, answer, response): return 1.0")
@@ -250,19 +237,9 @@ def test_a_sweep_that_is_asked_to_end_asks_its_run(tmp_path):
     assert path.read_text() == "told"
 
 
-def test_the_folder_of_evaluations_under_other_conditions():
-    assert folder_name(["evaluation.temperature=0.4", "model.path=a/b"]) == (
-        "evaluation.temperature=0.4,model.path=a_b"
-    )
-    assert folder_name([]) == ""
-    long = [f"task.test_path={'x' * 300}{end}" for end in "ab"]
-    assert folder_name(long[:1]) != folder_name(long[1:])
-    assert max(len(folder_name([assignment])) for assignment in long) <= 200
-
-
 def test_the_temperature_sweep_is_as_the_experiment_needs_it(configs, tmp_path):
     runs = load_sweep(str(configs / "sweeps/temperature.jsonnet"), tmp_path, [])
-    by_method = {run.name.rpartition("_t")[0] for run in runs}
+    by_method = {run.directory.name.rpartition("_t")[0] for run in runs}
     assert by_method == {"demo_vineppo", "demo_ppo"}
     assert len(runs) == 2 * 5 * 3
     assert {a for run in runs for a in run.assignments if a.startswith("sampling")} == {

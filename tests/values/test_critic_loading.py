@@ -79,13 +79,6 @@ def test_the_head_depends_on_the_runs_seed_alone(configs):
     assert abs(torch.corrcoef(torch.cat([one, other]))[0, 1].item()) < 0.4
 
 
-def test_without_a_path_the_backbone_is_the_policys(configs):
-    backbone = load(configs).model.state_dict()
-    policy = load_model(POLICY, "float32", "sdpa").model.model.state_dict()
-    assert backbone.keys() == policy.keys()
-    assert all(torch.equal(backbone[name], policy[name]) for name in policy)
-
-
 def test_a_causal_model_of_another_size_gets_a_new_head(configs, tmp_path):
     write_new_model(OTHER_SIZE, tmp_path / "model", 1, build_tokenizer())
     config = build_config(configs, "separate", critic__path=str(tmp_path / "model"), seed=4)

@@ -7,7 +7,6 @@ import torch
 from support.critics import (
     build_config,
     critic_of,
-    saved_weights,
     sequences,
     start,
     train,
@@ -108,18 +107,6 @@ def test_outputs_are_not_read_by_another_loss(configs, tmp_path):
         assert f"critic.path {path}: its value_range {message}" in str(found.value)
 
 
-def test_saving_a_shared_critic_leaves_the_training_alone(configs, tmp_path):
-    config = build_config(configs, "shared")
-    weights = {}
-    for is_saved in (False, True):
-        models = trained(config)
-        if is_saved:
-            critic_of(models).save_hf(tmp_path / "critic")
-        train(config, models, sequences(8), 2)
-        weights[is_saved] = saved_weights(critic_of(models), tmp_path / str(is_saved))
-    assert all(torch.equal(weights[True][name], weights[False][name]) for name in weights[True])
-
-
 @pytest.mark.parametrize(
     ("kind", "stage"),
     grid(("separate", 0), ("shared", 0), slow=[("separate", 3), ("shared", 2), ("shared", 3)]),
@@ -200,12 +187,3 @@ def test_a_head_of_the_mean_starts_at_the_rewards_mean(configs, tmp_path, kind, 
     resumed = start(config)
     resumed.load_state(tmp_path / "trainer")
     torch.testing.assert_close(values(resumed, batch), values(models, batch))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_head_of_zeros_learns(configs, kind):
-    models = start(build_config(configs, kind, critic__head_init="zero"))
-    batch = collate(sequences(8), CPU)
-    assert torch.count_nonzero(values(models, batch)) == 0
-    train(critic_of(models).config, models, sequences(8), 1)
-    assert torch.count_nonzero(values(models, batch)) > 0

@@ -49,20 +49,10 @@ def test_values_are_of_the_states_before_the_tokens(models, policy_model):
         assert values_T.std() > 0.1  # or a shift by one would pass
 
 
-def test_padding_company_and_order_do_not_matter(models):
-    found = sequences(9)
-    together = rows(models, found)
-    backwards = rows(models, found[::-1])[::-1]
-    alone = [rows(models, [sequence])[0] for sequence in found]
-    for a, b, c in zip(together, backwards, alone, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
-        torch.testing.assert_close(a, c, atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_end_of_a_truncated_response_has_the_value_of_that_prefix(configs, kind):
     """As before the fourth token of a response that goes on; one that has ended has none."""
-    config = build_config(configs, kind, credit__bootstrap_truncated=True)
+    config = build_config(configs, kind, credit__kind="gae_bootstrapped")
     critic = critic_of(models := start(config))
     _, cut_off = two_rollouts()
     ended, goes_on = two_rollouts()
@@ -114,7 +104,7 @@ def test_dropout_of_the_models_config_is_off(configs, tmp_path, gradient_checkpo
     }
     config = build_config(configs, "separate", **changes)
     models = start(config)
-    model = critic_of(models)._hf_model
+    model = critic_of(models).hf_model
     assert model.config.attention_dropout == 0.5
     model.train()
     batch = collate(sequences(4), CPU)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from support.drills import QUESTIONS, TabularEngine, drill, drill_prompt, drill_value, ids
+from support.drills import QUESTIONS, TabularEngine, drill, drill_prompt, drill_value
 from support.random_walk import TOKENIZER
 from support.walks import CREDIT, walk_config, walked
 
@@ -68,15 +68,3 @@ def test_a_step_is_a_turn_and_the_answer_to_it():
     tokens = sum(v.num_tokens for r in experience.rollouts for v in r.returns_S["monte_carlo"])
     of_rollouts = sum(rollout.num_actions for rollout in experience.rollouts)
     assert tokens + of_rollouts == sum(len(engine.sample(one)) for one in engine.requests)
-
-
-def test_turns_have_seeds_of_their_own():
-    _, engine = drilled(LONG, seed=3)
-    assert len({request.seed for request in engine.requests}) == len(engine.requests)
-    assert {request.stop_ids for request in engine.requests} == {ids("\n")}
-
-
-def test_some_responses_have_no_room():
-    experience, _ = drilled(SHORT, seed=7)
-    assert {rollout.finish_reason for rollout in experience.rollouts} == {"stop", "length"}
-    assert max(len(rollout.response_ids) for rollout in experience.rollouts) <= SHORT

@@ -1,16 +1,15 @@
 """A critic beside Monte-Carlo values: measured alone it changes nothing, or it feeds them."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from support.critics import build_config, critic_of, start, values
+from support.critics import critic_of, start, values
 from support.rollouts import CPU, rollout, two_rollouts
 
 from vineppo.batching import collate
 from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
-from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, add_values
 from vineppo.metrics import value_quality
 from vineppo.models import load_model
@@ -71,7 +70,7 @@ def test_its_targets_are_the_rewards_to_go_and_its_values_its_own(config, models
 def test_a_critic_may_learn_the_returns_of_continuations(config, models, monkeypatch):
     """Before a step those of the state after it, the reward where none is sampled."""
     critic = critic_of(models)
-    monkeypatch.setattr(critic, "_critic", replace(config.critic, learns_from="drawn"))
+    monkeypatch.setattr(critic, "options", replace(config.critic, learns_from="drawn"))
     one = rollout([0.0, 0.0, 1.0], lengths_S=[1, 1, 1])
     one.returns_S["drawn"] = (
         StateValue((1.0, 1.0), 0), StateValue((0.0, 1.0), 0), StateValue((), 0),
@@ -87,8 +86,3 @@ def test_vine_takes_the_values_of_the_critic(config, models):
     v0, _, v1 = first.values_T("critic")
     assert first.tokens_T["advantages"] == pytest.approx([v1 - v0, v1 - v0, 1 - v1])
     assert second.tokens_T["advantages"] == pytest.approx([-second.values_T("critic")[0]] * 3)
-
-
-def test_a_shared_critic_beside_vine_is_refused(configs, config):
-    with pytest.raises(UserError, match=r"critic\.kind must be 'separate'"):
-        build_config(configs, "shared", credit=asdict(config.credit))

@@ -10,9 +10,7 @@ from dataclasses import replace
 import pytest
 from support.random_walk import (
     TOKENIZER,
-    TOP,
     RandomWalkEngine,
-    gamblers_ruin,
     prompt_ids,
     sample,
     value,
@@ -21,7 +19,6 @@ from support.walks import CREDIT, GRADING, LONG, SHORT, walk_config, walked
 
 from vineppo.config.schema import MonteCarloValues, ValuesConfig
 from vineppo.credit.vine import vine_advantages
-from vineppo.engine import Completion
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
 from vineppo.values.group_mean import GroupMean
@@ -29,17 +26,6 @@ from vineppo.values.group_mean import GroupMean
 
 def gather(max_tokens, seed, credit=CREDIT, **others):
     return walked(walk_config(max_tokens, seed, credit), **others)
-
-
-class PeakEngine(RandomWalkEngine):
-    """Finishes one request a step, the oldest, and notes how many it held at most."""
-
-    most = 0
-
-    def step(self) -> None:
-        self.most = max(self.most, self.num_unfinished)
-        (_, request, done), *self._running = self._running
-        done(Completion(tuple(sample(request)), (-0.5,) * len(sample(request)), "stop"))
 
 
 def returns_of(rollout: Rollout):
@@ -58,11 +44,6 @@ def true_values(rollout: Rollout, max_tokens: int) -> list[float]:
         position = int(TOKENIZER.decode([prefix[-2]]))
         values.append(value(position, max_tokens - span.start))
     return [*values, rollout.reward]
-
-
-def test_recursion_tends_to_gamblers_ruin():
-    for start in range(TOP + 1):
-        assert value(start, LONG) == pytest.approx(gamblers_ruin(start), abs=1e-6)
 
 
 @pytest.mark.parametrize("max_tokens", [SHORT, LONG])
@@ -107,16 +88,6 @@ def test_advantages_sum_to_reward_minus_first_value(max_tokens):
         assert sum(step_advantages(rollout)) == pytest.approx(rollout.reward - first)
 
 
-def test_truncated_rollout_has_no_reward_and_no_end_token_appended():
-    experience, _ = gather(SHORT, seed=7)
-    truncated = [r for r in experience.rollouts if r.finish_reason == "length"]
-    assert truncated
-    for rollout in truncated:
-        assert rollout.reward == 0.0
-        assert len(rollout.response_ids) == SHORT
-        assert rollout.response_ids[-1] != TOKENIZER.eos_token_id
-
-
 def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
     experience, engine = gather(SHORT, seed=3)
     prefixes = {
@@ -128,16 +99,6 @@ def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
     assert {request.prefix_ids for request in values_requests} == prefixes
     for request in values_requests:
         assert len(request.prefix_ids) + request.max_tokens == len(prompt_ids(1)) + SHORT
-
-
-def test_states_wait_outside_of_the_engine_which_changes_nothing(monkeypatch):
-    """A request of a long response is long itself: few may wait."""
-    free, held_back = PeakEngine(), PeakEngine()
-    experience, _ = gather(LONG, seed=3, engine=free)
-    monkeypatch.setattr("vineppo.rollouts.LOOKAHEAD", 20)
-    again, _ = gather(LONG, seed=3, engine=held_back)
-    assert held_back.most <= 20 + CREDIT.num_continuations < free.most
-    assert [returns_of(r) for r in again.rollouts] == [returns_of(r) for r in experience.rollouts]
 
 
 def test_every_request_has_a_seed_of_its_own():
@@ -161,13 +122,6 @@ def test_identical_prefixes_are_sampled_once():
     first = [returns_of(rollout)[0] for rollout in experience.rollouts[:6]]
     assert len({value.returns_K for value in first}) == 1
     assert [value.num_tokens > 0 for value in first] == [True] + [False] * 5
-
-
-def test_separate_samples_every_rollouts_own():
-    experience, _ = gather(SHORT, 3, replace(CREDIT, identical_prefixes="separate"))
-    num_states = sum(len(rollout.spans_S) for rollout in experience.rollouts)
-    assert experience.num_continuations == 4 * num_states
-    assert len(returns_of(experience.rollouts[0])[0].returns_K) == 4
 
 
 def test_tokens_of_values_are_counted_once():
@@ -242,26 +196,3 @@ def test_a_second_predictor_has_random_numbers_of_its_own():
         assert here.values_S("oracle") == [value.mean for value in oracle]
     num_states = sum(len(rollout.spans_S) for rollout in alone.rollouts)
     assert beside.num_continuations == alone.num_continuations + 2 * num_states
-
-
-def test_256_continuations_are_an_oracle_beside_vineppo():
-    """Its mean squared error is V(1 − V)/256, and VinePPO's own values stay as they are."""
-    vine = replace(CREDIT, num_continuations=3)
-    oracle = {"oracle": MonteCarloValues("monte_carlo", 256, "share", None)}
-    alone, _ = gather(SHORT, 3, vine)
-    beside, _ = walked(walk_config(SHORT, 3, vine, values=ValuesConfig(None, oracle)))
-    errors = {}
-    for here, there in zip(beside.rollouts, alone.rollouts, strict=True):
-        assert here.state_values_S == there.state_values_S
-        for step, truth in enumerate(true_values(here, SHORT)[:-1]):
-            error = here.values_S("oracle")[step] - truth
-            errors[here.prompt_ids, here.prefix_ids(step)] = error**2, truth * (1 - truth) / 256
-    found, expected = map(sum, zip(*errors.values(), strict=True))
-    assert 0.3 * expected < found < 3 * expected
-
-
-def test_the_second_may_feed_the_estimator():
-    values = ValuesConfig("oracle", {"oracle": ORACLE})
-    experience, _ = walked(walk_config(SHORT, 3, values=values))
-    for rollout in experience.rollouts:
-        assert rollout.state_values_S == rollout.values_S("oracle")

@@ -1,26 +1,21 @@
 """Predictors that train no network: the group's mean, a user's own; and who feeds the estimator."""
 
 import json
-from collections import defaultdict
-from dataclasses import dataclass, replace
-from statistics import fmean
+from dataclasses import replace
 
 import pytest
-from support.random_walk import TOKENIZER, sample
 from support.rollouts import LINES, changed, rollout, terminal
 from support.walks import DEMO, SHORT, demo, walk_config, walked
 
 from vineppo.config.checks import check_values
 from vineppo.config.load import load_config
-from vineppo.config.schema import MonteCarloValues, PredictorConfig, TrainConfig, ValuesConfig
+from vineppo.config.schema import PredictorConfig, TrainConfig, ValuesConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
-from vineppo.credit.vine import ContinuationCredit
 from vineppo.errors import UserError
 from vineppo.experience import add_values
 from vineppo.plugins import KINDS, config_class
-from vineppo.recipes.generated import GeneratedValues
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.pooled import Pooled
 from vineppo.recipes.shrunk import Shrunk
@@ -51,16 +46,6 @@ def test_the_group_mean_is_of_the_problems_other_rollouts():
     GroupMean("mean", demo()).estimate(rollouts)
     found = [list(one.values_S("mean")) for one in rollouts]
     assert found == [[0.25], [0.75] * 2, [0.5] * 3, [1.0], [1.0] * 2]
-
-
-@pytest.mark.parametrize("reward", [0.0, 1.0, -7.0])
-def test_no_rollouts_own_reward_is_in_its_value(reward):
-    found = group(reward, 1.0, 0.0)
-    GroupMean("mean", demo()).estimate(found)
-    assert found[0].values_S("mean") == [0.5]
-    alone = group(reward)
-    GroupMean("mean", demo()).estimate(alone)
-    assert alone[0].values_S("mean") == [0.0]
 
 
 LEDGER = """
@@ -164,75 +149,6 @@ def test_what_is_no_predictor_is_one_line(tmp_path):
             load_config(TrainConfig, str(DEMO), [f"values.predictors={table}"])
 
 
-# Walks on from the state, and takes where the next line ends for a value.
-@dataclass(frozen=True)
-class Asking(PredictorConfig):
-    answer_tokens: int = 2
-    other: float = 0.125
-    of: float = 4
-
-    @property
-    def predictor(self):
-        return Asked
-
-
-class Asked(GeneratedValues):
-    num_samples, temperature = 3, 0.5
-
-    @property
-    def answer_tokens(self):
-        return self.options.answer_tokens
-
-    def ask(self, state_ids, tokenizer):
-        return [*tokenizer.encode("?"), *state_ids]
-
-    def read(self, text):
-        return int(text[0]) / self.options.of if text[:1].isdigit() else self.options.other
-
-
-def asked_values(**keys):
-    return ValuesConfig(None, {"asked": Asking("asked", **keys)})
-
-
-def test_the_policy_is_asked_once_for_every_state():
-    """Its answers come in the stream of the continuations, which do not change."""
-    alone, _ = walked(walk_config(SHORT, 1))
-    beside, engine = walked(walk_config(SHORT, 1, values=asked_values()))
-    answers = defaultdict(list)
-    for request in engine.requests:
-        if request.temperature == 0.5:
-            assert (request.top_p, request.max_tokens) == (1.0, 2)
-            text = TOKENIZER.decode(sample(request), skip_special_tokens=True)
-            answers[request.prefix_ids].append(int(text[0]) / 4 if text[0].isdigit() else 0.125)
-    assert {len(numbers) for numbers in answers.values()} == {3}
-    assert len({request.seed for request in engine.requests}) == len(engine.requests)
-    num_tokens = 0
-    for one, other in zip(beside.rollouts, alone.rollouts, strict=True):
-        assert one.returns_S == other.returns_S
-        assert one.response_ids == other.response_ids
-        for step, found in enumerate(one.values_S("asked")):
-            ids = (*TOKENIZER.encode("?"), *one.prompt_ids, *one.prefix_ids(step))
-            assert found == pytest.approx(fmean(answers[ids]))
-        num_tokens += sum(one.steps_S["tokens/asked"])
-    assert num_tokens == 2 * 3 * len(answers)
-    assert beside.value_tokens == alone.value_tokens + num_tokens
-    (row, *_) = [r for r in value_rows(beside.rollouts, ["asked"]) if r["predictor"] == "asked"]
-    assert (row["returns_K"], row["num_tokens"]) == ((), 6)
-    assert row["value"] == beside.rollouts[0].values_S("asked")[0]
-
-
-def test_a_question_without_room_for_its_answer_is_not_asked():
-    experience, engine = walked(walk_config(SHORT, 1, values=asked_values(answer_tokens=128)))
-    assert not any(request.temperature == 0.5 for request in engine.requests)
-    for one in experience.rollouts:
-        assert set(one.values_S("asked")) == {0.125}
-
-
-def test_an_answer_must_be_a_finite_number():
-    with pytest.raises(UserError, match="values of asked must be finite, got nan of '"):
-        walked(walk_config(SHORT, 1, values=asked_values(of=float("nan"))))
-
-
 @pytest.mark.parametrize("kind", KINDS["values"])
 def test_every_kind_names_its_class(kind):
     assert issubclass(config_class("values", kind), PredictorConfig)
@@ -247,21 +163,6 @@ def test_who_feeds_the_estimator():
         "mean"
     )
     assert feeding_predictor(changed(vine, values=ValuesConfig(CRITIC, {}))) == CRITIC
-
-
-class First(ContinuationCredit):
-    def advantages(self, rollouts_G):
-        return [[r.state_values_S[0]] * len(r.response_ids) for r in rollouts_G]
-
-
-def test_an_estimator_gets_its_continuations():
-    """`state_values_S` are there without another key of the config."""
-    credit = First("first", LINES, 3, "share", None)
-    experience, _ = walked(walk_config(SHORT, 1, credit))
-    for one in experience.rollouts:
-        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
-    (first_T, *_) = token_advantages(credit, experience.rollouts[:6])
-    assert set(first_T) == {experience.rollouts[0].returns_S[MONTE_CARLO][0].mean}
 
 
 def test_ppo_takes_the_values_of_another_predictor():
@@ -309,17 +210,3 @@ def test_vine_takes_values_made_of_its_own_continuations(own):
     assert any(one.values_S("made") != one.values_S(MONTE_CARLO) for one in experience.rollouts)
     rows = value_rows(experience.rollouts, [predictor.name for predictor in predictors])
     assert {(r["returns_K"], r["num_tokens"]) for r in rows if r["predictor"]} == {((), 0)}
-
-
-def test_ppo_takes_continuations_as_an_oracle():
-    """λ = 0, undiscounted: VinePPO's own advantages."""
-    oracle = MonteCarloValues("monte_carlo", 4, "share", None)
-    values = ValuesConfig("oracle", {"oracle": oracle})
-    experience, _ = walked(walk_config(SHORT, 1, STEP, values=values))
-    for one in experience.rollouts:
-        one.tokens_T["rewards"] = terminal(one.reward, len(one.response_ids))
-        means_S = [value.mean for value in one.returns_S["oracle"]]
-        after_S = [*means_S[1:], one.reward]
-        (advantages_T,) = token_advantages(STEP, [one])
-        for before, after, span in zip(means_S, after_S, one.spans_S, strict=True):
-            assert advantages_T[span.start] == pytest.approx(after - before)

@@ -1,7 +1,4 @@
-"""Credit: from the rewards and values of a problem's rollouts to one advantage a token.
-
-An estimator is a plug-in without state (`vineppo/plugins.py`): the frozen dataclass of its keys.
-"""
+"""Credit: from the rewards and values of a problem's rollouts to one advantage a token."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,42 +17,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Credit(PluginConfig):
-    """An estimator and its keys; it says here what it reads, and what it has sampled."""
+    """An estimator: a plug-in without state, the frozen dataclass of its keys."""
 
-    # The predictor that feeds it where `values.credit` is null; None: it takes no values.
+    # The predictor that feeds it if `values.credit` is null; None: it takes no values.
     fed_by: ClassVar[str | None] = None
-    reads_differences: ClassVar[bool] = False  # of what feeds it, which must be a martingale then
-    compares_rollouts: ClassVar[bool] = False  # of a problem, so that it needs two
+    reads_differences: ClassVar[bool] = False  # of its predictor, which must be a martingale
+    compares_rollouts: ClassVar[bool] = False  # needs two rollouts a problem
     shares_tokens: ClassVar[bool] = False  # a problem's rollouts have sampled tokens in common
-    samples_greedy: ClassVar[bool] = False  # each problem's `rollout.greedy_reward`
+    samples_greedy: ClassVar[bool] = False  # reads `rollout.greedy_reward`
+    bootstraps: ClassVar[bool] = False  # reads the value of the state after a truncated response
 
     segmenter: Annotated[Segmenter, Plugin("segmenter")]
 
     @property
     def monte_carlo(self) -> "MonteCarloValues | None":
-        """The continuations that are sampled for it; None: no values by them."""
+        """The continuations that are sampled for it, if any."""
         return None
 
     @property
     def reads(self) -> Literal["steps", "tokens"]:
-        """It takes the values of the states before steps, or before tokens."""
+        """It takes values of the states before steps, or before tokens."""
         return "steps"
 
-    @property
-    def bootstraps(self) -> bool:
-        """It takes the value of the state after a truncated response."""
-        return False
-
     def advantages(self, rollouts_G: Sequence[Rollout]) -> Sequence[Sequence[float]]:
-        """One advantage a response token for every rollout of a problem; a pure function."""
+        """One advantage a response token for every rollout of a problem; pure."""
         raise NotImplementedError
 
     def returns(self, rollout: Rollout) -> list[float]:
-        """The actual reward to go of every token, as values predict it; no value enters."""
+        """The reward to go of every token, which values predict; no value enters."""
         return reward_to_go(rollout.rewards_T, [1.0] * len(rollout.rewards_T))
 
     def critic_targets(self, rollout: Rollout, predictor: str) -> list[float]:  # noqa: ARG002
-        """What the critic `predictor` learns, one target a token."""
+        """The targets of the critic `predictor`, one a token."""
         return self.returns(rollout)
 
     def submit(
@@ -65,43 +58,36 @@ class Credit(PluginConfig):
         stream: tuple[int | str, ...],  # noqa: ARG002
         done: Callable[[Rollout], None],  # noqa: ARG002
     ) -> "PendingRollouts | None":
-        """Queues rollouts that are not independent samples; None: they are.
-
-        As `vineppo.rollouts.submit_rollouts`, of `rollouts.num_samples` rollouts a problem.
-        """
+        """Queues rollouts that are not independent, as `rollouts.submit_rollouts` does others."""
         return None
 
     def sampled_tokens(self, rollout: Rollout) -> Sequence[bool]:
-        """Which tokens were sampled for this rollout; an environment's never were."""
+        """The tokens that were sampled for this rollout; an environment's never were."""
         return rollout.is_action_T
 
     def trained_tokens(self, rollout: Rollout) -> Sequence[bool]:
-        """Which tokens train, of a rollout that has its advantages."""
+        """The tokens that train, of a rollout with its advantages."""
         return rollout.is_action_T
 
 
 def token_advantages(credit: Credit, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
-    """One advantage a response token for every rollout of a problem, by the estimator `credit`.
+    """`credit.advantages`, checked: raises `UserError` for wrong numbers of rollouts or tokens.
 
-    Raises `UserError` if the numbers of rollouts or tokens differ, or if a user's estimator returns
-    a number that is not finite. The update skips such numbers of the core's estimators.
+    A user's estimator must also return finite numbers. The update skips others of the core's.
     """
-    found_G = credit.advantages(rollouts_G)
+    found_G = [list(map(float, found_T)) for found_T in credit.advantages(rollouts_G)]
     must = f"credit.kind {credit.kind!r}: advantages must return"
     if len(found_G) != len(rollouts_G):
         raise UserError(f"{must} a list a rollout, {len(rollouts_G)}, got {len(found_G)}")
     for index, (found_T, rollout) in enumerate(zip(found_G, rollouts_G, strict=True)):
-        if len(found_T) != len(rollout.rewards_T):
-            raise UserError(
-                f"{must} a number a token, {len(rollout.rewards_T)} for rollout {index}, got "
-                f"{len(found_T)}"
-            )
-        for token, advantage in enumerate(found_T):
-            if ":" in credit.kind and not math.isfinite(advantage):
-                raise UserError(
-                    f"{must} finite numbers, got {advantage} for token {token} of rollout {index}"
-                )
-    return [[float(advantage) for advantage in found_T] for found_T in found_G]
+        if len(found_T) != (num_tokens := len(rollout.rewards_T)):
+            found = f"{num_tokens} for rollout {index}, got {len(found_T)}"
+            raise UserError(f"{must} a number a token, {found}")
+        for token, number in enumerate(found_T if ":" in credit.kind else ()):
+            if not math.isfinite(number):
+                found = f"{number} for token {token} of rollout {index}"
+                raise UserError(f"{must} finite numbers, got {found}")
+    return found_G
 
 
 def reward_to_go(rewards_T: Sequence[float], gammas_T: Sequence[float]) -> list[float]:

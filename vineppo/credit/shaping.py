@@ -1,7 +1,6 @@
-"""What surrounds every estimator: rewards of tokens before it; masks, weights, whitening after."""
+"""Around every estimator: rewards of tokens before it; masks, weights and whitening after it."""
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import torch
 
@@ -10,7 +9,7 @@ from vineppo.errors import UserError
 from vineppo.kl import clamp
 from vineppo.losses import importance_weights, whiten
 from vineppo.plugins import load_function
-from vineppo.types import Rollout
+from vineppo.types import Rollout, by_problem
 
 
 def shaped_rewards(
@@ -32,18 +31,19 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
     for rollout in rollouts:
         trainer_T = rollout.tokens_T["trainer_logprobs"]
         old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else trainer_T
-        rollout.tokens_T["old_logprobs"] = old_T
-        rollout.tokens_T["is_trained"] = trained_tokens(rollout, old_T, config)
-        rollout.tokens_T["importance"] = importance_weights(
-            optimization.importance_correction, trainer_T, rollout.logprobs_T
-        )
+        likely_T, nothing_T = tuple(config.credit.sampled_tokens(rollout)), (False,) * len(old_T)
         is_good = positive is not None and rollout.reward > positive.min_reward
-        likely_T = config.credit.sampled_tokens(rollout)
-        if not is_good or is_masked(rollout, config):
-            likely_T = [False] * len(old_T)
-        rollout.tokens_T["is_positive"] = tuple(likely_T)
-        rollout.tokens_T["loss_advantages"] = rollout.tokens_T["advantages"]
-        rollout.tokens_T["is_without_bonus"] = (False,) * len(old_T)
+        is_example = is_good and not is_masked(rollout, config)
+        rollout.tokens_T |= {
+            "old_logprobs": old_T,
+            "is_trained": trained_tokens(rollout, old_T, config),
+            "importance": importance_weights(
+                optimization.importance_correction, trainer_T, rollout.logprobs_T
+            ),
+            "is_positive": likely_T if is_example else nothing_T,
+            "loss_advantages": rollout.tokens_T["advantages"],
+            "is_without_bonus": nothing_T,
+        }
     if optimization.mask_equal_rewards:
         mask_equal_rewards(rollouts)
     if optimization.whiten_advantages:
@@ -51,12 +51,8 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
 
 
 def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
-    """Nothing trains of a problem whose rollouts all got one reward (DAPO, arXiv:2503.14476, 3.2).
-
-    Rewards [1, 1] and [1, 0] of two problems: the second trains.
-    """
-    for _, group in groupby(rollouts, key=lambda rollout: rollout.problem.id):
-        rollouts_G = list(group)
+    """Problems whose rollouts all got one reward train nothing (DAPO, arXiv:2503.14476, 3.2)."""
+    for rollouts_G in by_problem(rollouts):
         if has_equal_rewards(rollouts_G):
             for rollout in rollouts_G:
                 nothing_T = (False,) * len(rollout.response_ids)
@@ -68,44 +64,37 @@ def has_equal_rewards(rollouts_G: Sequence[Rollout]) -> bool:
 
 
 def is_masked(rollout: Rollout, config: TrainConfig) -> bool:
-    """The budget cut the rollout off, and such rollouts train nothing."""
+    """The budget cut the rollout off, and truncated rollouts train nothing."""
     return config.optimization.mask_truncated and rollout.finish_reason == "length"
 
 
 def trained_tokens(
     rollout: Rollout, old_T: Sequence[float], config: TrainConfig
 ) -> tuple[bool, ...]:
-    """The estimator's, less a masked rollout's, tokens that were near certain, and a user's mask.
-
-    Leaving out tokens that the policy was sure of is the probability mask of Segment Policy
-    Optimization (arXiv:2505.23564, section 4.3).
+    """The estimator's tokens without masked rollouts, near-certain tokens (arXiv:2505.23564, 4.3),
+    and those that a user's mask leaves out.
     """
-    max_prob = config.optimization.max_token_prob
+    max_prob, path = config.optimization.max_token_prob, config.optimization.token_mask_path
     if is_masked(rollout, config):
         return (False,) * len(old_T)
-    trains_T = config.credit.trained_tokens(rollout)
+    masks = [config.credit.trained_tokens(rollout)]
     if max_prob is not None:
-        unsure_T = (torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist()
-        trains_T = [trains and unsure for trains, unsure in zip(trains_T, unsure_T, strict=True)]
-    path = config.optimization.token_mask_path
+        masks.append((torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist())
     if path is not None:
-        trains_T = [a and b for a, b in zip(trains_T, own_mask(path, rollout), strict=True)]
-    return tuple(trains_T)
+        masks.append(user_mask(path, rollout))
+    return tuple(all(trains) for trains in zip(*masks, strict=True))
 
 
-def own_mask(path: str, rollout: Rollout) -> list[bool]:
+def user_mask(path: str, rollout: Rollout) -> list[bool]:
     """`trains(rollout)` of a user's file; raises `UserError` unless it is one truth a token."""
-    found_T = [bool(trains) for trains in load_function(path, "trains")(rollout)]
-    num_tokens = len(rollout.response_ids)
-    if len(found_T) != num_tokens:
-        raise UserError(
-            f"{path}: trains must return one truth a token, {num_tokens}, got {len(found_T)}"
-        )
+    found_T = list(map(bool, load_function(path, "trains")(rollout)))
+    if len(found_T) != (num := len(rollout.response_ids)):
+        raise UserError(f"{path}: trains must return one truth a token, {num}, got {len(found_T)}")
     return found_T
 
 
 def whiten_advantages(rollouts: Sequence[Rollout]) -> None:
-    """ "loss_advantages" get mean 0 and deviation 1 over all trained tokens; others keep theirs."""
+    """Gives "loss_advantages" mean 0 and deviation 1 over all trained tokens; others stay."""
     columns = [(r.tokens_T["loss_advantages"], r.tokens_T["is_trained"]) for r in rollouts]
     trained = [a for column in columns for a, is_trained in zip(*column, strict=True) if is_trained]
     remaining = iter(whiten(torch.tensor(trained, dtype=torch.float64)).tolist())

@@ -77,7 +77,7 @@ class ChoiceModel(nn.Module):
         """
 
     def loss_without_rewards(self, batch: "ChoiceBatch") -> torch.Tensor:  # noqa: ARG002
-        """Of what the choices say by themselves, a scalar."""
+        """A scalar loss of the choices alone."""
         return torch.zeros(())
 
 
@@ -129,7 +129,7 @@ class ChoiceBatch:
         )
 
     def of_chosen(self, numbers_BUL: torch.Tensor) -> torch.Tensor:
-        """Of the tokens that were taken, 0 in the padding, [B, U]."""
+        """The numbers of the tokens that were taken, 0 in the padding, [B, U]."""
         return numbers_BUL.gather(-1, self.chosen_BU[..., None])[..., 0] * self.is_there_BU
 
     def of_the_others(self, numbers_BN: torch.Tensor) -> torch.Tensor:
@@ -148,7 +148,7 @@ class ChoiceBatch:
 
 @dataclass(frozen=True)
 class Sample:
-    """What is kept of a rollout to learn from, and what it takes to value it."""
+    """A rollout as it is kept for learning and valued."""
 
     choices: Choices
     answer_R: tuple[int, ...]  # none where it is not looked at
@@ -209,13 +209,13 @@ class LearnedFromChoices(ValuePredictor):
         """One that says nothing yet."""
 
     def _build(self, hidden_size: int, num_token_ids: int) -> None:
-        own = self.options
+        options = self.options
         self._sizes = hidden_size, num_token_ids
         self._model = self.new_model(*self._sizes).to(self._device)
         self._adam = torch.optim.AdamW(
-            self._model.parameter_groups(own.learning_rate),
-            lr=own.learning_rate,
-            weight_decay=own.weight_decay,
+            self._model.parameter_groups(options.learning_rate),
+            lr=options.learning_rate,
+            weight_decay=options.weight_decay,
         )
         average = get_ema_multi_avg_fn(AVERAGE)
         self._averaged = AveragedModel(self._model, multi_avg_fn=average, use_buffers=True)
@@ -268,7 +268,7 @@ class LearnedFromChoices(ValuePredictor):
         self.set_values(rollouts, values)
 
     def estimate_after(self, rollouts: Sequence[Rollout]) -> None:
-        """What the last token changed is known already."""
+        """Adds the known change of the last token."""
         for rollout in rollouts:
             change = rollout.tokens_T[f"differences/{self.name}"][-1]
             rollout.values_after[self.name] = rollout.values_T(self.name)[-1] + change
@@ -279,7 +279,7 @@ class LearnedFromChoices(ValuePredictor):
         One whose gradient is not finite is skipped and counted, and leaves no trace.
         """
         assert self._model is not None, "made with the model"
-        own, mean = self.options, sum(rollout.reward for rollout in rollouts) / len(rollouts)
+        options, mean = self.options, sum(rollout.reward for rollout in rollouts) / len(rollouts)
         self._weigh(rollouts)  # by the values that they were given before
         before = mean if self._mean_reward is None else self._mean_reward
         self._mean_reward = max(REWARD_MEMORY * before + (1 - REWARD_MEMORY) * mean, 1e-3)
@@ -300,10 +300,10 @@ class LearnedFromChoices(ValuePredictor):
         draw = np.random.default_rng(derive_seed(self.config.seed, iteration, self.column))
         losses, num_skipped = [], 0
         is_first = self.learns_alone and len(self._replay) == 1
-        num_first = FIRST_STEPS * own.num_steps if is_first else 0
-        for step in range(num_first + own.num_steps):
+        num_first = FIRST_STEPS * options.num_steps if is_first else 0
+        for step in range(num_first + options.num_steps):
             order = (sample for i in draw.permutation(len(groups)) for sample in groups[i])
-            batch = list(itertools.islice(order, own.batch_size))
+            batch = list(itertools.islice(order, options.batch_size))
             loss = self._loss(batch, of_rewards=step >= num_first)
             self._adam.zero_grad()
             loss.backward()

@@ -112,7 +112,7 @@ def _read(connection: Connection, answers: "SimpleQueue[Any]") -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Of an engine's process: no rank of a launcher's, and with this rank's GPU alone."""
+    """For an engine's process: without a launcher's rank, and with this rank's GPU alone."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHER)}
     if torch.cuda.is_available():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -207,7 +207,7 @@ class EngineProcesses:
                 self._finished.append((done, completion))
 
     def _ask(self, name: str, *arguments: Any) -> list[Any]:
-        """What every engine answers when it has made all of its steps."""
+        """The answer of every engine after all of its steps."""
         while self._num_told:
             self._take_step()
         return self._told(self._processes, name, *arguments)
@@ -323,8 +323,8 @@ class _Served:
         self._finished: list[tuple[int, Completion]] = []
 
     def answer(self, name: str, *arguments: Any) -> Any:
-        own = {"step": self._step, "load_weights": self._load_weights}
-        return own.get(name, getattr(self._engine, name))(*arguments)
+        special = {"step": self._step, "load_weights": self._load_weights}
+        return special.get(name, getattr(self._engine, name))(*arguments)
 
     def _step(self, started: Iterable[tuple[int, SampleRequest]]) -> Any:
         for number, request in started:

@@ -24,9 +24,8 @@ from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, predictor_key
 from vineppo.values import feeding_predictor
-from vineppo.values.heads import FrozenValueModel, ValueModel
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.separate import SeparateValueModel
+from vineppo.values.separate import FrozenValueModel, SeparateValueModel, ValueModel
 
 
 class MeanValues(ValuePredictor):
@@ -44,7 +43,7 @@ class MeanValues(ValuePredictor):
         self.set_values(branches, [[fmean(v) for v in self._of_members(r)] for r in branches])
 
     def _of_members(self, rollout: Rollout) -> list[tuple[float, ...]]:
-        """Of every token, the values of all members."""
+        """The values of all members at every token."""
         columns = [rollout.values_T(member.name) for member in self.members]
         return list(zip(*columns, strict=True))
 

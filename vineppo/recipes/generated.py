@@ -96,7 +96,7 @@ class GenerativeTraining:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was written of a state, behind it and the question (`asked_ids`).
+    """Text that was written about a state, behind it and the question (`asked_ids`).
 
     `is_sampled_T` is false at the tokens that were put in; the last `num_scored` are the score's,
     and `number` the value that they say, None where they say none.
@@ -181,16 +181,16 @@ class Generative(SampledValues):
         return self.options.think_tokens + self.options.score_tokens
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:
-        own, key = self.options, self.state_key(asked.rollout, asked.step)
+        options, key = self.options, self.state_key(asked.rollout, asked.step)
         question, end, prompt = (
             encode(sampler.tokenizer, text)
-            for text in (own.question, own.think_end, own.score_prompt)
+            for text in (options.question, options.think_end, options.score_prompt)
         )
         asked_ids = (*asked.state_ids, *question)
 
         def keep(index: int, answer: Answer, sampled: tuple[int, ...]) -> None:
             self._answers[key, index] = answer
-            number = own.unread if answer.number is None else answer.number
+            number = options.unread if answer.number is None else answer.number
             asked.done(index, lambda: number, Completion(sampled, (), "stop"))
 
         def thought(index: int, completion: Completion) -> None:
@@ -206,20 +206,22 @@ class Generative(SampledValues):
                 answer = Answer(asked_ids, response_ids, tuple(is_sampled), count, number)
                 keep(index, answer, (*completion.token_ids, *score.token_ids))
 
-            sampling = replace(sampler.sampling, max_tokens=own.score_tokens)
+            sampling = replace(sampler.sampling, max_tokens=options.score_tokens)
             place, one = (*asked.stream, "score"), range(index, index + 1)
             submit_samples(sampler, (*asked_ids, *reasons, *forced), sampling, one, place, scored)
 
         numbers = range(self.num_samples)
-        longest = len(asked_ids) + own.think_tokens + len(end) + len(prompt) + own.score_tokens
+        longest = (
+            len(asked_ids) + options.think_tokens + len(end) + len(prompt) + options.score_tokens
+        )
         if longest > self.config.engine.max_model_len:
             for index in numbers:
                 keep(index, Answer(asked_ids, (), (), 0, None), ())
-        elif own.think_tokens == 0:
+        elif options.think_tokens == 0:
             for index in numbers:
                 thought(index, Completion((), (), "length"))
         else:
-            sampling = replace(sampler.sampling, max_tokens=own.think_tokens)
+            sampling = replace(sampler.sampling, max_tokens=options.think_tokens)
             submit_samples(sampler, asked_ids, sampling, numbers, (*asked.stream, "think"), thought)
 
     def _reasons(self, sampler: Sampler, completion: Completion) -> tuple[tuple[int, ...], bool]:
@@ -272,15 +274,15 @@ class Generative(SampledValues):
         return trained_sequences(answers_K, reward, right_ids, training.regression_coef)
 
     def _train(self, sequences: Sequence[TokenSequence], iteration: int) -> dict[str, float]:
-        own = self.options.training
-        if own is None or not sequences:
+        training = self.options.training
+        if training is None or not sequences:
             return {}
         policy = self._policy
         optimization = replace(
             self.config.optimization,
-            learning_rate=own.learning_rate,
-            num_epochs=own.num_epochs,
-            batch_size=own.batch_size,
+            learning_rate=training.learning_rate,
+            num_epochs=training.num_epochs,
+            batch_size=training.batch_size,
         )
         options = ForwardOptions(self.config.sampling.temperature)
         updates, rate = [], 0.0

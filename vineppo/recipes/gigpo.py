@@ -78,19 +78,19 @@ def turn_returns(rollout: Rollout, gamma: float) -> list[float]:
 
 
 def relative(
-    config: GigpoCredit, own: float, index: int, group: Sequence[tuple[str, int, float]]
+    config: GigpoCredit, outcome: float, index: int, group: Sequence[tuple[str, int, float]]
 ) -> float:
-    """(own − mean) / (std + 1e-6), or own − mean, within a group of (state, rollout, return).
+    """(outcome − mean) / (std + 1e-6), or outcome − mean, of a group of (state, rollout, return).
 
     The mean is of the whole group, or with baseline "others" of the other rollouts' (rollout
-    `index` has the own return); the deviation is the sample's. Own 1 of [1, 0, 0.5]: 0.5 by the
+    `index` has this outcome); the deviation is the sample's. Outcome 1 of [1, 0, 0.5]: 0.5 by the
     mean, 0.75 by the others'. Nothing to compare with gives 0, as do equal returns.
     """
     is_mean = config.baseline == "mean"
     pool = [other for _, rollout, other in group if is_mean or rollout != index]
     if len(group) < 2 or not pool:
         return 0.0
-    centered = math.fsum(own - other for other in pool) / len(pool)
+    centered = math.fsum(outcome - other for other in pool) / len(pool)
     if not config.normalize_std:
         return centered
     return centered / (stdev([other for *_, other in group]) + STD_EPSILON)

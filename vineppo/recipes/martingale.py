@@ -48,4 +48,4 @@ class MartingaleCredit(Credit):
 def shrunk_advantages(residuals_G: Sequence[float]) -> list[float]:
     """e_i − 1/G Σ_{j≠i} e_j: residuals [0.5, 0.25] → [0.5 − 0.125, 0.25 − 0.25]."""
     total = math.fsum(residuals_G)
-    return [own - (total - own) / len(residuals_G) for own in residuals_G]
+    return [residual - (total - residual) / len(residuals_G) for residual in residuals_G]

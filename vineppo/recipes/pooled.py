@@ -52,13 +52,13 @@ class Pooled(ValuePredictor):
             self.set_values(group_G, [self._values(group_G, i) for i in range(len(group_G))])
 
     def _values(self, group_G: list[Rollout], i: int) -> list[float]:
-        own = group_G[i]
+        rollout = group_G[i]
         others = [
-            (num_shared(own.response_ids, other.response_ids), other)
+            (num_shared(rollout.response_ids, other.response_ids), other)
             for other in group_G[:i] + group_G[i + 1 :]
         ]
         values_S = []
-        for span, state in zip(own.spans_S, own.returns_S[self.options.of], strict=True):
+        for span, state in zip(rollout.spans_S, rollout.returns_S[self.options.of], strict=True):
             returns = list(state.returns_K)
             for shared, other in others:
                 if span.start <= shared:

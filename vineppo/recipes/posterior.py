@@ -53,7 +53,7 @@ class Tilt(ChoiceModel):
         )
 
     def losses(self, batch: ChoiceBatch, rewards_B: torch.Tensor) -> torch.Tensor:
-        """Of log V(s_0) + Σ log ρ, kept below log `MOST`."""
+        """log V(s_0) + Σ log ρ, kept below log `MOST`."""
         taken_BU = batch.of_chosen(self.log_ratios(batch))
         log_values_BU = self.log_roots(batch)[:, None] + taken_BU.cumsum(-1)
         # Above the bound the value is the bound's, with the gradient that leads below it.

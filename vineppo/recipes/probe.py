@@ -99,11 +99,11 @@ class Networks:
 
     @torch.no_grad()
     def values(self, features_NI: torch.Tensor) -> torch.Tensor:
-        """Of each network, [F, N]."""
+        """A row for each network, [F, N]."""
         return self.logits(features_NI.expand(len(self.mean_F1I), -1, -1)).sigmoid()
 
 
-def fitted(states: States, is_seen_FN: torch.Tensor, own: Any, seed: int) -> Networks:
+def fitted(states: States, is_seen_FN: torch.Tensor, options: Any, seed: int) -> Networks:
     """A network for each row of `is_seen_FN`, which says what states it is fitted to.
 
     A batch holds a state as often as it has returns: cross-entropy is linear in the return. The
@@ -111,14 +111,16 @@ def fitted(states: States, is_seen_FN: torch.Tensor, own: Any, seed: int) -> Net
     """
     draw = torch.Generator().manual_seed(seed)
     weights_FN = is_seen_FN * states.counts_N
-    networks = _start(states, weights_FN, own.size, draw)
+    networks = _start(states, weights_FN, options.size, draw)
     num_networks = len(weights_FN)
-    chosen_FD = torch.multinomial(weights_FN, own.num_steps * own.batch_size, True, generator=draw)
-    chosen_DFB = chosen_FD.view(num_networks, own.num_steps, own.batch_size).transpose(0, 1)
+    chosen_FD = torch.multinomial(
+        weights_FN, options.num_steps * options.batch_size, True, generator=draw
+    )
+    chosen_DFB = chosen_FD.view(num_networks, options.num_steps, options.batch_size).transpose(0, 1)
     weights = [networks.inner_FIC, networks.inner_F1C, networks.outer_FC1, networks.outer_F11]
     for weight in weights:
         weight.requires_grad_()
-    adam = torch.optim.AdamW(weights, lr=own.learning_rate, weight_decay=own.weight_decay)
+    adam = torch.optim.AdamW(weights, lr=options.learning_rate, weight_decay=options.weight_decay)
     for chosen_FB in chosen_DFB:
         logits_FB = networks.logits(states.features_NI[chosen_FB])
         loss = binary_cross_entropy_with_logits(logits_FB, states.means_N[chosen_FB])

@@ -78,9 +78,9 @@ class RewardModelScorer:
     With weight 0.25, a verdict of 1 and a score of 2: 0.75 + 0.5 = 1.25; by sigmoid 0.970.
     """
 
-    def __init__(self, own: RewardModelReward, config: TrainConfig, loaded: LoadedModel) -> None:
+    def __init__(self, scorer: RewardModelReward, config: TrainConfig, loaded: LoadedModel) -> None:
         """Raises `UserError` for a model that is no reward model, or too small."""
-        self._config, key = own, "reward_model.path"
+        self._config, key = scorer, "reward_model.path"
         model = load_classifier(self._config.path, config.model, None, config.seed, key)
         check_size(model, loaded.engine_model.num_token_ids, config.engine.max_model_len, key)
         set_padding(model, loaded.tokenizer)

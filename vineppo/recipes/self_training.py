@@ -106,35 +106,40 @@ Steps = Callable[[Rollout], Sequence[StepSpan]]
 START, BEST = "start", "best"  # states of the models, in the run's directory
 
 
-def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
+def self_train(config: SftConfig, settings: SelfTraining, directory: Path) -> None:
     """Runs `config` to its end in `directory`; an iteration is one E and one M."""
     if is_finished(config, directory):
         return
     task = load_task(config.task)
-    check_num_problems(own, len(task.train_P))
+    check_num_problems(settings, len(task.train_P))
     run, loaded = open_run(config, directory)
     prompts_P = encode_problems(config, loaded, task.train_P, config.task.too_long)
-    check_num_problems(own, len(prompts_P))  # those too long for the model may be left out
-    validation_P, train_P = prompts_P[: own.num_validation], prompts_P[own.num_validation :]
+    check_num_problems(settings, len(prompts_P))  # those too long for the model may be left out
+    num_validation = settings.num_validation
+    validation_P, train_P = prompts_P[:num_validation], prompts_P[num_validation:]
     test_P = encode_problems(config, loaded, task.test_P)
     steps: Steps | None = None
-    if own.loss.kind == "dpo_positive" and own.loss.segmenter is not None:
-        steps = partial(steps_of, segmenter=own.loss.segmenter, tokenizer=loaded.tokenizer)
+    if settings.loss.kind == "dpo_positive" and settings.loss.segmenter is not None:
+        steps = partial(steps_of, segmenter=settings.loss.segmenter, tokenizer=loaded.tokenizer)
 
     def start_models() -> Models:
         return Models(Policy(loaded, config.optimization, config.model.gradient_checkpointing))
 
-    with open_session(config, own.num_iterations, run, test_P, loaded, start_models) as session:
+    with open_session(
+        config, settings.num_iterations, run, test_P, loaded, start_models
+    ) as session:
         if not from_main((run.path / START).exists):
             session.sleep_engine()
             write_whole(run.path / START, session.models.save_state)
             session.wake_engine(with_new_weights=False)
         for iteration in session.iterations():
-            chosen = problems_of_iteration(len(train_P), own.num_prompts, iteration, config.seed)
-            rollouts, num_tokens = sample(
-                session, own, [train_P[i] for i in chosen], iteration, steps
+            chosen = problems_of_iteration(
+                len(train_P), settings.num_prompts, iteration, config.seed
             )
-            examples = examples_of(rollouts, own, steps)
+            rollouts, num_tokens = sample(
+                session, settings, [train_P[i] for i in chosen], iteration, steps
+            )
+            examples = examples_of(rollouts, settings, steps)
             metrics = {
                 **reward_metrics(rollouts),
                 "tokens/rollout": num_tokens,
@@ -142,7 +147,7 @@ def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
                 **session.sampling_metrics(),
             }
             if examples:
-                metrics |= maximise(session, config, own, validation_P, examples, iteration)
+                metrics |= maximise(session, config, settings, validation_P, examples, iteration)
             metrics |= session.evaluate_if_due(iteration)
             session.finish_iteration(iteration, metrics)
         for name in (START, BEST):
@@ -150,17 +155,17 @@ def self_train(config: SftConfig, own: SelfTraining, directory: Path) -> None:
                 remove_whole(run.path / name)
 
 
-def check_num_problems(own: SelfTraining, num_problems: int) -> None:
+def check_num_problems(settings: SelfTraining, num_problems: int) -> None:
     require(
-        own.num_prompts + own.num_validation <= num_problems,
+        settings.num_prompts + settings.num_validation <= num_problems,
         "self_training.num_prompts and num_validation must together be at most the "
-        f"{num_problems} train problems, got {own.num_prompts} + {own.num_validation}",
+        f"{num_problems} train problems, got {settings.num_prompts} + {settings.num_validation}",
     )
 
 
 def sample(
     session: Session,
-    own: SelfTraining,
+    settings: SelfTraining,
     prompts_P: Sequence[Prompt],
     iteration: int,
     steps: Steps | None,
@@ -175,8 +180,8 @@ def sample(
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
     by_problem = {prompt.problem.id: prompt for prompt in mine_P}
-    num_branches = own.num_samples // 2 if steps else 0
-    num_whole = own.num_samples - num_branches
+    num_branches = settings.num_samples // 2 if steps else 0
+    num_whole = settings.num_samples - num_branches
     num_shared = 0
 
     def branch(rollout: Rollout) -> None:
@@ -207,14 +212,14 @@ def sample(
     sampler.finish(lambda: session.progress.tick(sampler.engine))
     shares = gather((pending.settle(), num_shared))[::each]
     by_key = {key: rollout for share, _ in shares for key, rollout in share.items()}
-    indices = range(own.num_samples)
+    indices = range(settings.num_samples)
     rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
     num_tokens = sum(len(rollout.response_ids) for rollout in rollouts)
     return rollouts, num_tokens - sum(num_shared for _, num_shared in shares)
 
 
 def examples_of(
-    rollouts: Sequence[Rollout], own: SelfTraining, steps: Steps | None = None
+    rollouts: Sequence[Rollout], settings: SelfTraining, steps: Steps | None = None
 ) -> list[Example]:
     """The first `most_right` right responses of each problem, each once.
 
@@ -231,8 +236,8 @@ def examples_of(
                 wrong[rollout.response_ids] = rollout
             elif rollout.finish_reason == "stop":
                 right[rollout.response_ids] = rollout
-        chosen = list(right.values())[: own.most_right]
-        if own.loss.kind == "likelihood":
+        chosen = list(right.values())[: settings.most_right]
+        if settings.loss.kind == "likelihood":
             found += [(_tokens(rollout),) for rollout in chosen]
         elif wrong and steps is not None:
             found += [parting(rollout, wrong.values(), steps) for rollout in chosen]
@@ -257,7 +262,7 @@ def parting(right: Rollout, wrong: Iterable[Rollout], steps: Steps) -> Example:
     spans = [steps(right), steps(other)]
     edge = num_shared(other)
     start = max({s.start for s in spans[0] if s.start <= edge} & {s.start for s in spans[1]})
-    ends = [next((s.end for s in own if s.end > edge), own[-1].end) for own in spans]
+    ends = [next((s.end for s in part if s.end > edge), part[-1].end) for part in spans]
     pair = zip((right, other), ends, strict=True)
     return tuple(_tokens(rollout, start, end) for rollout, end in pair)
 
@@ -270,7 +275,7 @@ def _tokens(rollout: Rollout, start: int = 0, end: int | None = None) -> TokenSe
 def maximise(
     session: Session,
     config: SftConfig,
-    own: SelfTraining,
+    settings: SelfTraining,
     validation_P: Sequence[Prompt],
     examples: Sequence[Example],
     iteration: int,
@@ -282,11 +287,15 @@ def maximise(
     """
     optimization, best = config.optimization, session.run.path / BEST
     session.sleep_engine()
-    if own.restart:
+    if settings.restart:
         session.models.load_state(session.run.path / START)
     updates_per_epoch = ceil(len(examples) / optimization.batch_size)
     num_updates = optimization.num_epochs * updates_per_epoch
-    pairs = Pairs(session, config, own.loss, examples) if own.loss.kind == "dpo_positive" else None
+    pairs = (
+        Pairs(session, config, settings.loss, examples)
+        if settings.loss.kind == "dpo_positive"
+        else None
+    )
     skipped_key = f"{'sft' if pairs is None else 'self_training'}/skipped_updates"
     metrics: dict[str, float] = {}
     num_skipped = 0.0

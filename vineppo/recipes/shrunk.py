@@ -69,7 +69,7 @@ class Variances:
 
 
 def sums_of(returns_S: Sequence[StateValue], reward: float, siblings: float) -> np.ndarray:
-    """Of a rollout whose siblings have the mean reward given: what the variances are made of.
+    """Terms of the variances, for a rollout whose siblings have the given mean reward.
 
     [3, 4]: counts, sums of squares, and how often σ² is in these by the noise of means; a column
     each for σ², τ², τ₀² and q². States with returns (1, 0), (0, 0), reward 0 and siblings 0: counts
@@ -121,7 +121,7 @@ def towards_previous(
 
 
 def _weight(error: float, noise: float) -> float:
-    """Of a mean with the variance `noise`, beside a value with the squared error `error`."""
+    """The weight of a mean with variance `noise` beside a value with squared error `error`."""
     return error / (error + noise) if error + noise > 0 else 1.0
 
 

@@ -97,7 +97,9 @@ class Smoothed(ValuePredictor):
         direction: Literal["causal", "both"] = "causal"
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
-        own = self.options
-        is_causal = own.direction == "causal"
-        values = [smoothed(one.returns_S[own.of], own.change, is_causal) for one in rollouts]
+        options = self.options
+        is_causal = options.direction == "causal"
+        values = [
+            smoothed(one.returns_S[options.of], options.change, is_causal) for one in rollouts
+        ]
         self.set_values(rollouts, values)

@@ -54,7 +54,7 @@ class VerifiersTask(Task):
 
 @cache
 def load_environment(name: str, options: str) -> Any:
-    """What `load_environment(**options)` of the module `name` returns; `options` are JSON.
+    """The result of `load_environment(**options)` of the module `name`; `options` are JSON.
 
     Raises `UserError` where the library is missing or another, or the environment is of no kind
     that can be played by turns of text.
@@ -133,7 +133,7 @@ class VerifiersEnvironment(Environment):
         return Observation((), reward=float(state["reward"]), is_done=True)
 
     def _ids(self, messages: list[Any]) -> tuple[int, ...]:
-        """What the template puts behind an assistant's turn, up to where the next one begins.
+        """The template's tokens behind an assistant's turn, up to where the next one begins.
 
         Without the token that ended the turn, which the policy wrote.
         """

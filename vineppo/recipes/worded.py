@@ -173,7 +173,7 @@ class Demonstrator:
 
     @abstractmethod
     def facts(self, chain: Chain) -> tuple[Fact, ...]:
-        """What the right way meets, an operation each."""
+        """The facts that the right way meets, one per operation."""
 
     @abstractmethod
     def value(
@@ -251,7 +251,7 @@ class ChainDemonstrator(Demonstrator):
         return results
 
     def facts(self, chain: Chain) -> tuple[Fact, ...]:
-        """What the right way meets, an operation each."""
+        """The facts that the right way meets, one per operation."""
         return tuple(zip(chain.operations, self.results(chain), chain.operands[1:], strict=False))
 
     def steps_left(self, chain: Chain, text: str) -> tuple[tuple[Fact, ...], bool] | None:

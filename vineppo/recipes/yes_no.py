@@ -34,9 +34,9 @@ from vineppo.models import LoadedModel, load_model, load_tokenizer
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import encode
 from vineppo.types import Rollout, TokenSequence
-from vineppo.values.heads import FrozenValueModel, ValueModel, check_size
+from vineppo.values.heads import check_size
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.separate import SeparateValueModel
+from vineppo.values.separate import FrozenValueModel, SeparateValueModel, ValueModel
 
 PROBABILITY = CrossEntropy("cross_entropy", 0, 1)
 
@@ -46,15 +46,10 @@ class AskingModel(ValueModel):
 
     gives: Literal["tokens", "steps"] = "steps"
     question: "Question"
-    hf_config: Any
-
-    def ask(self, model: Any, question: "Question") -> None:
-        self.hf_config, self.question = model.config, question
 
     def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
-        positions = getattr(self.hf_config, "max_position_embeddings", None)
+        positions = getattr(self.hf_model.config, "max_position_embeddings", None)
         longest = self.config.sampling.max_tokens + len(self.question.ids)
-        self.view.check(prompts_P, longest, positions)
         most = max((len(prompt.token_ids) for prompt in prompts_P), default=0) + longest
         if positions is not None and most > positions:
             raise UserError(
@@ -62,7 +57,11 @@ class AskingModel(ValueModel):
                 f"model's {positions} tokens, got {most}"
             )
 
-    def seen(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> list[TokenSequence]:
+    def seen(
+        self,
+        branches: Sequence[Rollout],
+        rollouts: Sequence[Rollout],  # noqa: ARG002
+    ) -> list[TokenSequence]:
         """State and question as the prompt, "yes" as a response; its columns where they are known.
 
         Two steps of a response "4+6=0 ; done" make two sequences: "4+6?" and "4+6? 4+6=0 ;", with
@@ -70,11 +69,11 @@ class AskingModel(ValueModel):
         """
         return [
             TokenSequence(
-                (*seen.prompt_ids, *branch.prefix_ids(step), *self.question.ids),
+                (*branch.prompt_ids, *branch.prefix_ids(step), *self.question.ids),
                 (self.question.yes,),
                 tokens_T=self._columns(branch, step),
             )
-            for branch, seen in zip(branches, super().seen(branches, rollouts), strict=True)
+            for branch in branches
             for step in range(len(branch.spans_S))
         ]
 
@@ -131,8 +130,8 @@ class YesNo(AskingModel, SeparateValueModel):
 
     def __init__(self, name: str, config: TrainConfig, critic: Any, loaded: LoadedModel) -> None:
         super().__init__(name, config, critic, loaded)
-        self.ask(self._hf_model, Question(critic, loaded.tokenizer, self.key))
-        self.question.start(self._hf_model, config)
+        self.question = Question(critic, loaded.tokenizer, self.key)
+        self.question.start(self.hf_model, config)
 
     @classmethod
     def build(
@@ -160,13 +159,13 @@ class ZeroShot(AskingModel, FrozenValueModel):
     ) -> None:
         path = source if isinstance(source, str) else None
         super().__init__(name, config, critic, path)
-        model = self._module.model
         if isinstance(source, LoadedModel):
-            check_size(model, source.engine_model.num_token_ids, config.engine.max_model_len)
+            num_ids = source.engine_model.num_token_ids
+            check_size(self.hf_model, num_ids, config.engine.max_model_len)
         tokenizer = load_tokenizer(path or critic.path or config.model.path, f"{self.key}.path")
-        self.ask(model, Question(critic, tokenizer, self.key))
+        self.question = Question(critic, tokenizer, self.key)
         if path is None:
-            self.question.start(model, config)
+            self.question.start(self.hf_model, config)
 
     @classmethod
     def at_checkpoint(

@@ -28,6 +28,8 @@ REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
     ("engine.prefix_caching", True),
     ("engine.tensor_parallel_size", 1),
     ("credit.segment_max_prob", None),
+    ("critic.view", None),
+    ("values.predictors.*.view", None),
     ("pairs.margin_field", None),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
@@ -48,6 +50,15 @@ def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
         for table in _tables(resolved, parents):
             if key in table and kind in ("", table[key]):
                 table.setdefault(last, deepcopy(value))
+    for table in [
+        *_tables(resolved, ["critic"]),
+        *_tables(resolved, ["values", "predictors", "*"]),
+    ]:
+        if table.get("kind") == "separate" and "view" in table:
+            table["kind"] = "informed"
+    credit = resolved.get("credit", {})
+    if credit.pop("bootstrap_truncated", False):
+        credit["kind"] = "gae_bootstrapped"
     engine = resolved.get("engine", {})
     if engine.get("sleep_while_training") == "auto":  # of older runs; sleeping always fits
         engine["sleep_while_training"] = True

@@ -2,7 +2,6 @@
 
     config.json  own_files.json  environment.json  metrics.jsonl  train.log
     rollouts/iter_000010.parquet  values/iter_000010.parquet  evaluations/iter_000010.json
-    value_diagnostics/iter_000010.parquet
     checkpoints/iter_000010/  final/
 
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
@@ -36,7 +35,6 @@ from vineppo.run_dir.files import (
     write_atomic,
 )
 from vineppo.run_dir.tables import (
-    DIAGNOSTICS_SCHEMA,
     PREDICTION_SCHEMA,
     ROLLOUT_SCHEMA,
     TURN_SCHEMA,
@@ -51,7 +49,6 @@ UNSTARTED = {"config.json", "own_files.json", "environment.json", "train.log", "
 SUFFIXES = {
     "rollouts": ".parquet",
     "values": ".parquet",
-    "value_diagnostics": ".parquet",
     "evaluations": ".json",
 }
 
@@ -209,10 +206,6 @@ class RunDir:
         """Writes the rows of `tables.value_rows`."""
         schema = PREDICTION_SCHEMA if rows and "predictor" in rows[0] else VALUE_SCHEMA
         write_parquet(self._file("values", iteration), rows, schema)
-
-    def write_value_diagnostics(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        """Writes the rows of `value_diagnostics.diagnostic_rows`."""
-        write_parquet(self._file("value_diagnostics", iteration), rows, DIAGNOSTICS_SCHEMA)
 
     def write_evaluation(self, iteration: int, evaluation: dict[str, Any]) -> None:
         """Writes `{"pass@1": …, "num_problems": …, "samples_per_problem": …, …}`."""

@@ -54,20 +54,6 @@ PREDICTION_SCHEMA = pa.unify_schemas(
     [VALUE_SCHEMA, pa.schema({"predictor": pa.string(), "value": pa.float32()})]
 )
 
-# One row per bin of the response and outcome; see `vineppo/value_diagnostics.py`.
-DIAGNOSTICS_SCHEMA = pa.schema(
-    {
-        "axis": pa.string(),
-        "bin": pa.int32(),
-        "is_correct": pa.bool_(),
-        "count": pa.int32(),
-        "values": pa.list_(pa.float32()),
-        "returns": pa.list_(pa.float32()),
-        "advantages": pa.list_(pa.float32()),
-        "explained_variance": pa.float32(),
-    }
-)
-
 
 def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
     """One row per rollout; the columns are those of `ROLLOUT_SCHEMA`, with turns `TURN_SCHEMA`.

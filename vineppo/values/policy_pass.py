@@ -1,4 +1,4 @@
-"""What predictors read of a pass of the policy, while training and of a checkpoint alike."""
+"""The inputs that predictors take from a pass of the policy, in training and of a checkpoint."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,9 +30,8 @@ def read_policy(
 ) -> list[Rows]:
     """`columns_of` the scores of every response token, one `Rows` a tensor.
 
-    Sets what the predictors take from the same pass: their values, `hidden_SH` where one of them
-    reads the hidden states, "entropies" where one reads these, and `choices` where one asks for
-    candidates.
+    Sets from the same pass the predictors' values, and `hidden_SH`, "entropies" and `choices` if
+    one of the predictors reads them.
     """
     reads_entropies = any(predictor.reads_entropies for predictor in predictors)
     options = replace(
@@ -62,14 +61,12 @@ def read_policy(
     *columns, hidden, choices = map(list, zip(*rows_B, strict=True))
     for rollout, hidden_SH, choices_U in zip(rollouts, hidden, choices, strict=True):
         rollout.hidden_SH, rollout.choices = hidden_SH, choices_U
-    num_own = len(columns) - len(readers)
-    for predictor, values in zip(readers, columns[num_own:], strict=True):
-        predictor.set_values(rollouts, values)
+    for predictor in reversed(readers):
+        predictor.set_values(rollouts, columns.pop())
     if reads_entropies:
-        num_own -= 1
-        for rollout, entropies_T in zip(rollouts, columns[num_own], strict=True):
+        for rollout, entropies_T in zip(rollouts, columns.pop(), strict=True):
             rollout.tokens_T["entropies"] = entropies_T
-    return columns[:num_own]
+    return columns
 
 
 def hidden_before_steps(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
@@ -85,16 +82,17 @@ def hidden_before_steps(scores: TokenScores, rollouts: Sequence[Rollout]) -> lis
 
 
 def choices_of(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[Choices]:
-    """Of every rollout of a batch: the tokens whose likeliest candidate had less than `SURE`."""
+    """The tokens of every rollout whose likeliest candidate had less than `SURE`."""
+    logprobs_BTK, ids_BTK = scores.candidate_logprobs_BTK, scores.candidate_ids_BTK
     assert scores.hidden_BTH is not None, "asked for"
-    assert scores.candidate_ids_BTK is not None, "asked for"
-    assert scores.candidate_logprobs_BTK is not None, "asked for"
+    assert logprobs_BTK is not None, "asked for"
+    assert ids_BTK is not None, "asked for"
     found = []
     for b, rollout in enumerate(rollouts):
         response = slice(len(rollout.prompt_ids), len(rollout))
-        logprobs_TK = scores.candidate_logprobs_BTK[b, response]
+        logprobs_TK = logprobs_BTK[b, response]
         places_U = (logprobs_TK[:, 0] < math.log(SURE)).nonzero()[:, 0]
-        ids_UK = scores.candidate_ids_BTK[b, response][places_U].cpu().numpy()
+        ids_UK = ids_BTK[b, response][places_U].cpu().numpy()
         positions_U = places_U.cpu().numpy()
         is_chosen_UK = ids_UK == np.array(rollout.response_ids, np.int64)[positions_U, None]
         hidden_TH = scores.hidden_BTH[b, response]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -21,24 +21,10 @@ if TYPE_CHECKING:
     from vineppo.policy import Policy
     from vineppo.rollouts import Prompt, Sampler
     from vineppo.token_scores import TokenScores
+    from vineppo.values.sampled import SampledStream
 
 STATE = "state.pt"
 StateKey = tuple[str, ...]  # what keeps two states apart, the problem's id first
-
-
-class ValueStream(Protocol):
-    """What is sampled for an iteration's states, which joins the engine while rollouts run."""
-
-    budget_left: int  # tokens that the unfinished samples may have at most
-
-    def budget(self, rollout: Rollout, first: int = 0) -> int:
-        """Tokens that the samples for its states from `first` on may have at most."""
-
-    def submit(self, rollout: Rollout, first: int = 0, end: int | None = None) -> None:
-        """Queues the samples for the states s_first … s_{end−1}, by default for all."""
-
-    def settle(self) -> dict[StateKey, StateValue]:
-        """The value of every state, once the engine has finished; waits for graders."""
 
 
 class ValuePredictor:
@@ -56,32 +42,31 @@ class ValuePredictor:
         its distributions       `num_candidates`: `rollout.choices`
         training                `update`, or with a head `policy_loss`; `state`, `set_state`
 
-    For an unbiased gradient a baseline must not depend on the action after its state: see each
-    predictor's file. One head trains with a policy; any number may read its hidden states.
+    For an unbiased gradient a baseline must not depend on the action after its state.
     """
 
     Config: ClassVar[type[PredictorConfig]] = PredictorConfig
 
-    # What it gives.
+    # The values.
     gives: Literal["tokens", "steps"] = "steps"
     is_martingale = False  # under the policy, with the column "differences/NAME"
-    is_exact = False  # the policy's value itself, up to what it counts
-    is_probability = False  # of success, so that rewards must be within [0, 1]
+    is_exact = False  # the policy's value itself
+    is_probability = False  # of success: rewards must be within [0, 1]
     takes_turns = False  # values states between turns, through the policy's mask
-    # What it reads.
+    # Inputs.
     is_sampled = False  # the engine is asked, by `open_stream`
     is_made_of_returns = False  # `estimate` takes those of `Config.returns_of`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"
-    num_candidates = 0  # above 0 it sets `rollout.choices` as well, of so many tokens
-    # What it holds and trains.
-    num_continuations = 0  # of every state, which the values are the mean return of; 0: others
+    num_candidates = 0  # tokens of each of `rollout.choices`, which that pass sets if above 0
+    # Parts, and training.
+    num_continuations = 0  # of every state, if the values are their mean return
     num_weights = 0  # of a model of its own
-    head: nn.Module | None = None  # on the policy's backbone, in the policy's module and optimizer
+    head: nn.Module | None = None  # on the policy's backbone, in its module and optimizer
     head_learning_rate = 0.0
     trains_policy = False  # `update` changes the policy's weights, and comes after its own
     training_only: tuple[str, ...] = ()  # keys of `state` that values do not depend on
-    is_frozen = False  # as a checkpoint has it: asked, and trained no more
+    is_frozen = False  # loaded from a checkpoint, and trained no more
 
     def __init__(
         self,
@@ -90,25 +75,23 @@ class ValuePredictor:
         options: Any = None,
         loaded: "LoadedModel | None" = None,  # noqa: ARG002
     ) -> None:
-        """`options` are its keys, those of `name` in the config; `loaded` is the policy."""
-        self.name = name
-        self.config = config
-        self.options = options
+        """`options` are the keys of `name` in the config; `loaded` is the policy."""
+        self.name, self.config, self.options = name, config, options
 
     @classmethod
     def build(
         cls, name: str, config: TrainConfig, options: Any, loaded: "LoadedModel | None"
     ) -> "ValuePredictor":
-        """For a run that is about to train."""
+        """The predictor of a run that is about to train."""
         return cls(name, config, options, loaded)
 
     @classmethod
     def at_checkpoint(
         cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> "ValuePredictor | None":
-        """As a checkpoint has it, None: as training starts; to `estimate` with, no more to train.
+        """A frozen predictor from a checkpoint's `directory / name` (`save_hf`), None: untrained.
 
-        What it learned lies in `directory / name`, by `save_hf`. None where that is missing.
+        Returns None if that folder is missing.
         """
         predictor = cls(name, config, options)
         predictor.is_frozen = True
@@ -124,7 +107,7 @@ class ValuePredictor:
 
     @property
     def metrics_group(self) -> str:
-        """What the names of its metrics begin with."""
+        """The prefix of its metrics' names."""
         return CRITIC if self.name == CRITIC else f"values/{self.name}"
 
     @property
@@ -138,7 +121,7 @@ class ValuePredictor:
         self.set_values(rollouts, [[value] * len(rollout.spans_S) for rollout, value in pairs])
 
     def set_as_rollouts(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
-        """Where all states of a rollout have one value, its branches have it too."""
+        """Gives branches the value that all states of their rollout have."""
         value = {rollout.key: rollout.values_S(self.name)[0] for rollout in rollouts}
         self.set_by_rollout(branches, [value[branch.key] for branch in branches])
 
@@ -153,28 +136,26 @@ class ValuePredictor:
                 rollout.steps_S[self.column] = values_i
 
     def check_problems(self, prompts_P: Sequence["Prompt"]) -> None:
-        """Raises `UserError` where it cannot value states of the run's problems."""
+        """Raises `UserError` if it cannot value states of the run's problems."""
 
     def start(self, policy: "Policy") -> None:
-        """Puts what trains under an optimizer; called once, after the engine has started."""
+        """Puts trained weights under an optimizer; called once, after the engine has started."""
 
     # While rollouts are sampled.
 
-    def open_stream(self, sampler: "Sampler", iteration: int) -> ValueStream:
-        """The stream that samples for the values, where `is_sampled`."""
+    def open_stream(self, sampler: "Sampler", iteration: int) -> "SampledStream":
+        """The stream that samples for the values, if `is_sampled`."""
         raise NotImplementedError
 
     def merge(
-        self,
-        rollouts: Sequence[Rollout],
-        found_R: Sequence[dict[StateKey, StateValue]],
+        self, rollouts: Sequence[Rollout], found_R: Sequence[dict[StateKey, StateValue]]
     ) -> None:
         """Sets the values of all rollouts from what the replicas' streams found."""
 
-    # After it, without a gradient.
+    # After sampling, without a gradient.
 
     def from_policy(self, scores: "TokenScores") -> torch.Tensor | None:  # noqa: ARG002
-        """Values [B, T] that a pass of the policy gives anyway; None where it does not."""
+        """Values [B, T] from a pass of the policy, if it gives them."""
         return None
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
@@ -188,24 +169,20 @@ class ValuePredictor:
         self.estimate(branches)
 
     def estimate_after(self, rollouts: Sequence[Rollout]) -> None:
-        """Sets `values_after` of responses that the budget cut off, where credit goes on with them.
+        """Sets `values_after` of responses that the budget cut off, if the credit bootstraps.
 
-        By a branch of one token more: a value is of the tokens before it.
+        It values a branch of one token more, because a value is of the tokens before it.
         """
         config = self.config
         if self.gives == "steps" or config.max_valued_tokens == config.sampling.max_tokens:
             return
         cut_off = [rollout for rollout in rollouts if rollout.finish_reason == "length"]
-        if not cut_off:
-            return
-        longer = [
-            replace(rollout, response_ids=(*rollout.response_ids, 0), tokens_T={})
-            for rollout in cut_off
-        ]
-        self.estimate_branches(longer, rollouts)
+        longer = [replace(r, response_ids=(*r.response_ids, 0), tokens_T={}) for r in cut_off]
+        if longer:
+            self.estimate_branches(longer, rollouts)
         for rollout, branch in zip(cut_off, longer, strict=True):
-            after = {name.removeprefix("values/"): x[-1] for name, x in branch.tokens_T.items()}
-            rollout.values_after |= after
+            for name, values_T in branch.tokens_T.items():
+                rollout.values_after[name.removeprefix("values/")] = values_T[-1]
 
     # Training.
 
@@ -214,7 +191,7 @@ class ValuePredictor:
 
     @property
     def update_columns(self) -> tuple[str, ...]:
-        """Those of them that the policy's update must carry for `policy_loss`."""
+        """The columns that the policy's update must carry for `policy_loss`."""
         return ()
 
     def policy_loss(
@@ -223,14 +200,14 @@ class ValuePredictor:
         batch: TrainBatch,  # noqa: ARG002
         scores: "TokenScores",  # noqa: ARG002
     ) -> "tuple[float, Summand] | None":
-        """What joins the policy's loss, after its coefficient; its numbers become `NAME/…`."""
+        """A coefficient, and the loss that joins the policy's; its numbers become `NAME/…`."""
         return None
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
-        """Trains for an iteration, on its own; metrics."""
+        """Trains for an iteration on its own; returns metrics."""
         return {}
 
-    # Persistence: saves what was learned, not what follows from the rollouts.
+    # Persistence.
 
     def state(self) -> dict[str, Any]:
         """All that it learned: numbers, texts, tensors, lists and tables of these."""
@@ -240,11 +217,11 @@ class ValuePredictor:
         """The inverse of `state`; a frozen predictor gets no `training_only` keys."""
 
     def save_hf(self, directory: Path) -> None:
-        """What was learned, for use: in Hugging Face format where it is a model."""
+        """Saves for use what was learned: a model in Hugging Face format."""
         _write(directory, self._learned(self.state()))
 
     def save_state(self, directory: Path) -> None:
-        """Writes under `directory` all that a resumed run needs."""
+        """Saves all that a resumed run needs."""
         _write(directory, self.state())
 
     def load_state(self, directory: Path) -> None:
@@ -265,9 +242,9 @@ def _write(directory: Path, state: dict[str, Any]) -> None:
 
 
 def carried_back(values_T: Sequence[float], turns: Sequence[Turn]) -> Sequence[float]:
-    """The values, before an environment's tokens that of the turn after them.
+    """Gives an environment's tokens the value of the turn after them, so no TD error.
 
-    So its tokens have no TD error: [1, 2, 0, 4] and turns of two and one tokens give [1, 2, 4, 4].
+    Values [1, 2, 0, 4] and turns of two and one tokens give [1, 2, 4, 4].
     """
     if not turns:
         return values_T

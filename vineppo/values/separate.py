@@ -1,23 +1,21 @@
-"""A critic that is a model of its own, with its own optimizer and epochs."""
+"""Value models with weights of their own: PPO's critic with its optimizer, and frozen ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
-from vineppo.config.schema import SeparateCritic, TrainConfig
-from vineppo.deepspeed_module import DeepSpeedModule, Summand, Update
-from vineppo.minibatches import is_sound, minibatches, summarize
+from vineppo.config.schema import CriticConfig, SeparateCritic, TrainConfig
+from vineppo.deepspeed_module import DeepSpeedModule, Summand
+from vineppo.forward_passes import token_columns
+from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.models import LoadedModel, can_pack
 from vineppo.policy import Policy, checkpoint_activations
-from vineppo.rollouts import Prompt
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values.heads import (
     VALUE_NUMBERS,
-    FrozenValueModel,
-    ValueModel,
     ValueOutputs,
     check_size,
     load_value_model,
@@ -27,7 +25,79 @@ from vineppo.values.heads import (
     values_of,
 )
 from vineppo.values.predictor import ValuePredictor
-from vineppo.values.view import View
+
+
+class ValueModel(ValuePredictor):
+    """V(s) by a pass of a classifier of its own over the rollouts, as it sees them."""
+
+    gives: Literal["tokens", "steps"] = "tokens"
+    hf_model: Any
+    packs = False  # a pass may be packed
+
+    @property
+    def device(self) -> torch.device:
+        raise NotImplementedError
+
+    def values(self, batch: TrainBatch) -> torch.Tensor:
+        """[B, T], 0 outside the response."""
+        raise NotImplementedError
+
+    def seen(
+        self,
+        branches: Sequence[Rollout],
+        rollouts: Sequence[Rollout],  # noqa: ARG002
+    ) -> Sequence[TokenSequence]:
+        """The sequences that are passed for the branches of an iteration's `rollouts`."""
+        return branches
+
+    def estimate(self, rollouts: Sequence[Rollout]) -> None:
+        self.estimate_branches(rollouts, rollouts)
+
+    def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:
+        size = self.config.optimization.logprobs_micro_batch_size
+        forward = lambda batch: (self.values(batch),)  # noqa: E731
+        seen = self.seen(branches, rollouts)
+        (values,) = token_columns(forward, seen, size, self.device, packs=self.packs)
+        self.set_values(branches, values)
+
+
+class FrozenValueModel(ValueModel):
+    """A critic as a checkpoint has it, or as training starts.
+
+    At a checkpoint it is on the GPU, if there is one. In training `start` moves it there, because
+    the engine first measures an empty GPU.
+    """
+
+    def __init__(
+        self, name: str, config: TrainConfig, critic: CriticConfig, path: str | None
+    ) -> None:
+        super().__init__(name, config, critic)
+        self._loss = critic.loss
+        self.hf_model = load_value_model(critic, config.model, config.seed, path)
+        self.num_weights = sum(weight.numel() for weight in self.hf_model.parameters())
+        self._module = ValueOutputs(self.hf_model).eval()
+
+    @classmethod
+    def at_checkpoint(
+        cls, name: str, config: TrainConfig, options: Any, directory: Path | None
+    ) -> "FrozenValueModel | None":
+        path = None if directory is None else directory / name
+        if path is not None and not path.is_dir():
+            return None
+        model = cls(name, config, options, None if path is None else str(path))
+        model._module.to("cuda" if torch.cuda.is_available() else "cpu")
+        return model
+
+    def start(self, policy: Policy) -> None:
+        self._module.to(policy.device)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self.hf_model.device
+        return device
+
+    def values(self, batch: TrainBatch) -> torch.Tensor:
+        return values_of(self._module(batch), self._loss)
 
 
 class SeparateValueModel(ValueModel):
@@ -44,15 +114,9 @@ class SeparateValueModel(ValueModel):
         self, name: str, config: TrainConfig, critic: SeparateCritic, loaded: LoadedModel
     ) -> None:
         super().__init__(name, config, critic)
-        self._critic = critic
         self._tokenizer = loaded.tokenizer
-        self._hf_model: Any = load_value_model(critic, config.model, config.seed)
-        check_size(self._hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
-        self.view = View(critic.view, loaded.tokenizer, self.key)
-
-    def check_problems(self, prompts_P: Sequence[Prompt]) -> None:
-        positions = getattr(self._hf_model.config, "max_position_embeddings", None)
-        self.view.check(prompts_P, self.config.max_valued_tokens, positions)
+        self.hf_model = load_value_model(critic, config.model, config.seed)
+        check_size(self.hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
 
     @classmethod
     def at_checkpoint(
@@ -61,14 +125,13 @@ class SeparateValueModel(ValueModel):
         return FrozenValueModel.at_checkpoint(name, config, options, directory)
 
     def start(self, policy: Policy) -> None:  # noqa: ARG002
-        checkpoint_activations(self._hf_model, self.config.model.gradient_checkpointing)
-        parts = [self._hf_model]
-        if self._critic.head_learning_rate is not None:
-            parts = [self._hf_model.base_model, self._hf_model.score]
+        model = self.hf_model
+        checkpoint_activations(model, self.config.model.gradient_checkpointing)
+        self.packs = can_pack(model)
+        has_rate = self.options.head_learning_rate is not None
+        parts = [model.base_model, model.score] if has_rate else [model]
         groups = [list(part.parameters()) for part in parts]
-        self.packs = can_pack(self._hf_model)
-        module = ValueOutputs(self._hf_model)
-        self._deepspeed = DeepSpeedModule(module, groups, self._hf_model.dtype, self._critic)
+        self._deepspeed = DeepSpeedModule(ValueOutputs(model), groups, model.dtype, self.options)
 
     @property
     def device(self) -> torch.device:
@@ -77,47 +140,36 @@ class SeparateValueModel(ValueModel):
     @torch.no_grad()
     def values(self, batch: TrainBatch) -> torch.Tensor:
         """[B, T] on the CPU, 0 outside the response."""
-        values_BT = values_of(self._deepspeed(batch), self._critic.loss)
+        values_BT = values_of(self._deepspeed(batch), self.options.loss)
         return (values_BT * batch.response_mask_BT).cpu()
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
-        self._hf_model.score.measure_offset(rollouts, self._critic.loss)
-        set_targets(rollouts, self.name, self.config, self._critic.learns_from)
+        self.hf_model.score.measure_offset(rollouts, self.options.loss)
+        set_targets(rollouts, self.name, self.config, self.options.learns_from)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
         """The value model's own epochs over its own minibatches; `critic/*` metrics or alike."""
-        columns = (self.column, f"targets/{self.name}")
-        updates: list[Update] = []
-        rate = 0.0
+        critic, columns = self.options, (self.column, f"targets/{self.name}")
+        updates, rate = [], 0.0
         for part in minibatches(
-            self, self.seen(rollouts, rollouts), columns, self._critic, self.config, iteration,
+            self, self.seen(rollouts, rollouts), columns, critic, self.config, iteration,
             "critic minibatches",
         ):  # fmt: skip
-            loss = partial(value_objective, self._critic.loss, self.name, part.sizes)
             rate = part.learning_rate
-            updates.append(self.step(part.micro_batches, loss, rate))
+            rates = [rate]
+            if critic.head_learning_rate is not None:
+                rates.append(rate * critic.head_learning_rate / critic.learning_rate)
+
+            def loss(batch: TrainBatch, sizes: UpdateSizes = part.sizes) -> Summand:
+                return value_objective(critic.loss, self.name, sizes, batch, self._deepspeed(batch))
+
+            sound = partial(is_sound, None)
+            updates.append(self._deepspeed.update(part.micro_batches, loss, rates, sound))
         return summarize(updates, self.metrics_group, VALUE_NUMBERS, rate)
 
-    def step(
-        self,
-        micro_batches: Sequence[TrainBatch],
-        loss: Callable[[TrainBatch, torch.Tensor], Summand],
-        learning_rate: float,
-    ) -> Update:
-        """One optimizer step on Σ loss(micro-batch, the head's outputs)."""
-        rates, of_head = [learning_rate], self._critic.head_learning_rate
-        if of_head is not None:
-            rates.append(learning_rate * of_head / self._critic.learning_rate)
-        return self._deepspeed.update(
-            micro_batches,
-            lambda batch: loss(batch, self._deepspeed(batch)),
-            rates,
-            partial(is_sound, None),
-        )
-
     def save_hf(self, directory: Path) -> None:
-        weights = self._deepspeed.named_weights(self._hf_model)
-        save_value_model(self._hf_model, self._tokenizer, weights, self._critic.loss, directory)
+        weights = self._deepspeed.named_weights(self.hf_model)
+        save_value_model(self.hf_model, self._tokenizer, weights, self.options.loss, directory)
 
     def save_state(self, directory: Path) -> None:
         self._deepspeed.save_state(directory)

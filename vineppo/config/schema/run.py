@@ -32,7 +32,6 @@ from vineppo.config.schema.values import (
     MonteCarloValues,
     PredictorConfig,
     SeparateCritic,
-    SharedCritic,
     ValuesConfig,
 )
 from vineppo.credit import Credit
@@ -260,7 +259,7 @@ class TrainConfig(AnyConfig):
 
     @property
     def has_shared_critic(self) -> bool:
-        return isinstance(self.critic, SharedCritic)
+        return self.critic is not None and self.critic.trains_with_policy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,8 @@ class CrossEntropy:
 class CriticConfig(PredictorConfig):
     """How a value model trains."""
 
+    trains_with_policy: ClassVar[bool] = False  # in its update: a head on its backbone
+
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = SquaredError(
         "squared_error"
     )
@@ -170,63 +172,6 @@ class CriticConfig(PredictorConfig):
             )
 
 
-@dataclass(frozen=True)
-class RolloutsInView:
-    """Other rollouts of the problem: in the text `right`, or `wrong`, around their {response}."""
-
-    num: Count  # rollouts
-    max_tokens: Count  # the last of each
-    right: Name
-    wrong: Name
-
-
-@dataclass(frozen=True)
-class ViewConfig:
-    """The text that a critic sees beside prompt and response (`vineppo/values/view.py`)."""
-
-    template: Name  # with some of {answer}, {solution}, {percent} and {rollouts}
-    place: Literal["before_prompt", "before_response"] = "before_prompt"
-    rollouts: RolloutsInView | None = None  # null where {rollouts} is not in the template
-
-    @property
-    def has_siblings(self) -> bool:
-        """Whether it tells of the problem's other rollouts."""
-        return "{percent}" in self.template or "{rollouts}" in self.template
-
-    def check(self, key: str, config: "TrainConfig") -> None:
-        """Refuses a view that shows nothing, or a part of the rollout that it values."""
-        shown, num_samples = self.rollouts, config.rollouts.num_samples
-        fields = [f"{{{name}}}" for name in ("answer", "solution", "percent", "rollouts")]
-        require(
-            any(field in self.template for field in fields),
-            f"{key}.template must contain one of {', '.join(fields)}, got {self.template!r}",
-        )
-        require(
-            (shown is not None) == ("{rollouts}" in self.template),
-            f"{key}.rollouts must be null where {key}.template has no {{rollouts}}, and else a "
-            f"table, got {self.template!r}",
-        )
-        if not self.has_siblings:
-            return
-        needed = 2 if shown is None else shown.num + 1
-        require(
-            num_samples >= needed,
-            f"rollouts.num_samples must be at least {needed} for {key} (it shows a problem's other "
-            f"rollouts), got {num_samples}",
-        )
-        require(
-            not config.credit.shares_tokens,
-            f"credit.kind must not be {config.credit.kind!r} for {key} (the other rollouts share "
-            "this one's actions)",
-        )
-        for name in ("right", "wrong") if shown is not None else ():
-            text = getattr(shown, name)
-            require(
-                text.count("{response}") == 1,
-                f"{key}.rollouts.{name} must contain {{response}} once, got {text!r}",
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticConfig):
     """A value model of its own, with its own update; `path` null: from the starting policy.
@@ -236,7 +181,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
     """
 
     path: Name | None = None
-    view: ViewConfig | None = None  # null: prompt and response alone
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
     learns_from: Name | None = None
     # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
@@ -262,8 +206,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
 
     def check(self, key: str, config: "TrainConfig") -> None:
         super().check(key, config)
-        if self.view is not None:
-            self.view.check(f"{key}.view", config)
         if self.learns_from is None:
             return
         states = sampled_by(f"{key}.learns_from", self.learns_from, config).states
@@ -277,21 +219,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
             f"{key}.learns_from must be null where reference.kl_in is 'reward' (continuations hold "
             f"no KL), got {self.learns_from}",
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedCritic(CriticConfig):
-    """A scalar head on the policy's backbone, trained in the policy's update."""
-
-    coef: Positive  # of the value loss beside the policy's
-    head_learning_rate: PositiveFraction
-
-    def check(self, key: str, config: "TrainConfig") -> None:
-        require(
-            key == CRITIC,
-            f"{key}.kind must not be 'shared' (one head trains with the policy, that of critic)",
-        )
-        super().check(key, config)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What fills the memory of a rank, line by line, at each moment of an iteration; bytes.
+"""The memory of a rank, line by line, at each moment of an iteration; bytes.
 
 Weights, gradients and optimizer states under ZeRO: Rajbhandari et al. 2020 (arXiv:1910.02054,
 section 3), with what DeepSpeed 0.19 keeps besides; the engine's weights and key-value cache; what
@@ -7,16 +7,10 @@ passes hold, measured on models without memory.
 
 from dataclasses import dataclass
 
-from vineppo.config.schema import (
-    AdamConfig,
-    EngineConfig,
-    SftConfig,
-    TrainConfig,
-    sums_in_float32,
-)
+from vineppo.config.schema import AdamConfig, EngineConfig, TrainConfig, sums_in_float32
 from vineppo.engine.vllm_config import VllmConfig
 from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
-from vineppo.tools.estimate.work import Lengths, Machine, has_exact_kl
+from vineppo.tools.estimate.work import Assumptions, has_exact_kl
 from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
@@ -28,9 +22,6 @@ BYTES = {"float32": 4, "bfloat16": 2}
 # (docs/scaling.md says how it was measured); the CUDA context and NCCL on a GPU (an assumption).
 PROCESS_BYTES = int(0.8 * GIB)
 
-# An engine's process on a GPU: context, graphs and what sleep leaves (experiments/09_gpu).
-ENGINE_PROCESS_BYTES = int(1.6 * GIB)
-
 # DeepSpeed's defaults, which the configs leave alone (`reduce_bucket_size` and
 # `stage3_max_live_parameters`), in elements.
 BUCKET = 500_000_000
@@ -38,66 +29,37 @@ LIVE_PARAMETERS = 1_000_000_000
 
 # Float32 tensors of a chunk that are alive at once in `vocabulary.py`'s backward pass.
 CHUNK_TENSORS = 4
-# Float32 tensors that sampling takes of all logits at once, with transformers of a chunk of them.
+# Float32 tensors that sampling takes of all logits at once.
 SAMPLING_TENSORS = 4
 
 WEIGHTS, STEP, CACHE = "engine: weights", "engine: a step", "engine: key-value cache"
 
 
 def memory(
-    config: TrainConfig | SftConfig,
-    models: Models,
-    engine: "EngineBytes",
-    machine: Machine,
-    lengths: Lengths,
+    config: TrainConfig, models: Models, engine: "EngineBytes", given: Assumptions
 ) -> dict[str, Lines]:
-    """The lines of every moment, on one rank."""
-    trainees = trainees_of(config, models, machine, lengths)
+    """The lines of every moment, on one rank; the peak of the run is the largest sum.
+
+    The trainees are updated one after the other, and each one's states stay all the time. A line
+    of a moment replaces a line that stays by the same name, and includes it.
+    """
     resident, beside_sampling = {"process": PROCESS_BYTES}, {}
-    if isinstance(config, TrainConfig):
+    trainees = trainees_of(config, models, given)
+    if models.reference is not None:
         size = BYTES[config.model.dtype]
-        if models.reference is not None:
-            resident["reference: weights"] = size * models.reference.num_parameters
-        if models.reward_model is not None:  # every rank has a copy
-            resident["reward_model: weights"] = size * models.reward_model.shape.num_parameters
-        # Its pass runs while rollouts are sampled, but where the policy's own pass asks it; so does
-        # the policy's for the segmenter, never at once.
-        if config.reference.kl_estimator not in ("full", None):
-            beside_sampling = {"reference: activations": trainees[0].passes.scoring}
-        elif config.reads_entropies:
-            beside_sampling = {"policy: activations": trainees[0].passes.scoring}
-    lines_by_moment = moments(resident, trainees, beside_sampling, engine)
-    if isinstance(config, TrainConfig) and models.reward_model is not None:
-        rows = getattr(config.reward_model, "micro_batch_size", 1)
-        model = models.reward_model
-        saved = model.saved_bytes(rows, row_tokens(config, lengths)) // model.shape.num_layers
-        scoring = lines_by_moment[f"scoring, {trainees[0].name}"]
-        lines = {k: v for k, v in scoring.items() if "activations" not in k}
-        lines_by_moment["scoring, reward_model"] = lines | {"reward_model: activations": saved}
-    return lines_by_moment
-
-
-def line_name(key: str) -> str:
-    """The name of a critic in the printed lines, from its key: "values/NAME"."""
-    return key.replace("values.predictors.", "values/")
-
-
-def row_tokens(config: TrainConfig | SftConfig, lengths: Lengths) -> int:
-    """Tokens of the longest rows: a prompt of mean length and a full response."""
-    longest = longest_response(config)
-    if isinstance(config, SftConfig):
-        return longest
-    return min(round(lengths.prompt) + longest, config.engine.max_model_len)
+        resident["reference: weights"] = size * models.reference.num_parameters
+    # A pass of the reference, or of the policy for the segmenter, runs while rollouts are sampled.
+    scoring = trainees[0].passes.scoring
+    if config.reference.kl_estimator not in ("full", None):
+        beside_sampling = {"reference: activations": scoring}
+    elif config.reads_entropies:
+        beside_sampling = {"policy: activations": scoring}
+    return moments(resident, trainees, beside_sampling, engine)
 
 
 def moments(
     resident: Lines, trainees: list["Trainee"], beside_sampling: Lines, engine: "EngineBytes"
 ) -> dict[str, Lines]:
-    """Every line of every moment; the peak of the run is the largest sum.
-
-    The trainees are updated one after the other, and each one's states stay all the time. A line
-    that a moment has by the name of one that stays, such as a share's gradients, includes it.
-    """
     for trainee in trainees:
         resident = resident | trainee.resident()
     beside = resident | engine.beside
@@ -119,31 +81,22 @@ def peak(lines_by_moment: dict[str, Lines]) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class PassBytes:
-    """What the passes of a model hold on one rank, in bytes.
+    """Bytes that the passes of a model hold on one rank."""
 
-    `saved`: what the backward pass of a micro-batch needs, logits aside. `logits`: those of a
-    micro-batch. `chunk`: float32 temporaries of a part of them. `scoring`: one layer of a pass
-    without gradient.
-    """
-
-    saved: int
-    logits: int
-    chunk: int
-    scoring: int
+    saved: int  # what the backward pass of a micro-batch needs, logits aside
+    logits: int  # of a micro-batch
+    chunk: int  # float32 temporaries of a part of them
+    scoring: int  # one layer of a pass without gradient
 
 
 def passes_of(
-    config: TrainConfig | SftConfig,
-    model: Skeleton,
-    optimization: AdamConfig,
-    lengths: Lengths,
-    device: str,
+    config: TrainConfig, model: Skeleton, optimization: AdamConfig, given: Assumptions
 ) -> PassBytes:
-    """Passes over micro-batches of the longest rows; `device` is "cpu" or "cuda"."""
+    """Passes over micro-batches of the longest rows: a mean prompt and a full response."""
     shape, rows = model.shape, optimization.micro_batch_size
-    size, longest = BYTES[config.model.dtype], longest_response(config)
-    num_tokens = row_tokens(config, lengths)
-    saved, logits, chunk, scoring = model.saved_bytes(rows, num_tokens), 0, 0, 0
+    size, longest = BYTES[config.model.dtype], config.sampling.max_tokens
+    num_tokens = min(round(given.prompt_tokens) + longest, config.engine.max_model_len)
+    saved, logits, chunk = model.saved_bytes(rows, num_tokens), 0, 0
     if config.model.gradient_checkpointing:
         # The input of every layer, and all of the one that is recomputed.
         inputs = rows * num_tokens * shape.hidden_size * size
@@ -153,18 +106,10 @@ def passes_of(
         logits = positions * (shape.vocab_size + shape.hidden_size) * size
         if has_exact_kl(config):
             logits *= 2  # the reference's stand beside them
+        device = "cuda" if given.num_gpus else "cpu"
         chunk = CHUNK_TENSORS * 4 * min(positions * shape.vocab_size, CHUNK_LOGITS[device])
-    if isinstance(config, TrainConfig):
-        scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
-        scoring = scored // shape.num_layers + chunk
-    return PassBytes(saved, logits, chunk, scoring)
-
-
-def longest_response(config: TrainConfig | SftConfig) -> int:
-    """Tokens; for fine-tuning of the longest sequence, as any of it may be the response."""
-    if isinstance(config, SftConfig):
-        return config.optimization.max_tokens
-    return config.sampling.max_tokens
+    scored = model.saved_bytes(config.optimization.logprobs_micro_batch_size, num_tokens)
+    return PassBytes(saved, logits, chunk, scored // shape.num_layers + chunk)
 
 
 @dataclass(frozen=True)
@@ -279,9 +224,7 @@ class Trainee:
         return {f"{self.name}: {line}": size for line, size in lines.items()}
 
 
-def trainees_of(
-    config: TrainConfig | SftConfig, models: Models, machine: Machine, lengths: Lengths
-) -> list[Trainee]:
+def trainees_of(config: TrainConfig, models: Models, given: Assumptions) -> list[Trainee]:
     """The policy, and the critics that are models of their own."""
 
     def trainee(
@@ -289,41 +232,21 @@ def trainees_of(
     ) -> Trainee:
         return Trainee(
             name, total, trained, BYTES[config.model.dtype], optimization.zero_stage,
-            machine.num_ranks, machine.num_gpus > 0, optimization.offload,
-            passes_of(config, model, optimization, lengths, machine.device),
+            given.num_ranks, given.num_gpus > 0, optimization.offload,
+            passes_of(config, model, optimization, given),
         )  # fmt: skip
 
     policy, adapters = models.policy, models.num_adapter_parameters
     total = policy.shape.num_parameters
-    if isinstance(config, TrainConfig) and config.has_shared_critic:
+    if config.has_shared_critic:
         total += policy.shape.hidden_size  # its head
     trained = total if adapters is None else adapters
-    total += adapters or 0
-    trainees = [trainee("policy", policy, total, trained, config.optimization)]
-    if isinstance(config, TrainConfig):
-        for key, critic in config.value_models.items():
-            model = models.critics[key]
-            count = model.shape.num_parameters
-            trainees.append(trainee(line_name(key), model, count, count * critic.learns, critic))
+    trainees = [trainee("policy", policy, total + (adapters or 0), trained, config.optimization)]
+    for key, critic in config.value_models.items():
+        model, name = models.critics[key], key.replace("values.predictors.", "values/")
+        count = model.shape.num_parameters
+        trainees.append(trainee(name, model, count, count * critic.learns, critic))
     return trainees
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """The model that an engine samples from, as its memory depends on it.
-
-    `layer_bytes` is what a token takes while it passes one layer; `num_ranks` share the engine.
-    """
-
-    shape: ModelShape
-    bytes_per_weight: int
-    layer_bytes: float
-    num_ranks: int
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of one token on one rank."""
-        return self.bytes_per_weight * self.shape.cache_numbers // self.num_ranks
 
 
 @dataclass(frozen=True)
@@ -332,70 +255,43 @@ class EngineBytes:
 
     awake: Lines
     beside: Lines
+    cache_bytes: int  # of one token
 
 
-def engine_of(config: EngineConfig, model: Sampled, num_gpus: int, gpu_gib: float) -> EngineBytes:
-    shape = model.shape
-    of_layer = int(model.layer_bytes * config.max_num_batched_tokens)
-    logits = config.max_num_seqs * shape.vocab_size
-    # The embeddings are divided among the ranks as well.
-    weights = {WEIGHTS: model.bytes_per_weight * shape.num_parameters // model.num_ranks}
+def engine_of(
+    config: EngineConfig, model: ModelShape, size: int, layer_bytes: float, given: Assumptions
+) -> EngineBytes:
+    """vLLM's engine on its share of a GPU, or on a CPU; of other engines only the weights.
+
+    `size` is the bytes of a weight, `layer_bytes` what a token takes while it passes one layer.
+    """
+    num_ranks = config.ranks_a_replica  # they share the engine, the embeddings as well
+    weights = {WEIGHTS: size * model.num_parameters // num_ranks}
+    cache_bytes = size * model.cache_numbers // num_ranks
     if not isinstance(config, VllmConfig):
-        # Every sequence has a prefix of full length, and as many new tokens.
-        cache = 2 * config.max_num_seqs * config.max_model_len * model.cache_bytes
-        drawn = min(logits, CHUNK_LOGITS["cuda" if num_gpus else "cpu"])
-        of_logits = model.bytes_per_weight * logits + SAMPLING_TENSORS * 4 * drawn
-        awake = weights | {STEP: of_layer + of_logits, CACHE: cache}
-        return EngineBytes(awake, beside=weights)
-    step = {STEP: of_layer + SAMPLING_TENSORS * 4 * logits}
-    # Every process has its own weights, steps and cache; on a GPU they divide one share of it.
-    count = getattr(config, "num_processes", 1)
-    weights, step = (
-        {name: count * size for name, size in lines.items()} for lines in (weights, step)
-    )
-    of_process = ENGINE_PROCESS_BYTES if num_gpus else PROCESS_BYTES
-    processes = {"engine: processes": count * of_process} if count > 1 else {}
-    if num_gpus == 0:
+        return EngineBytes(weights, weights, cache_bytes)
+    of_layer = int(layer_bytes * config.max_num_batched_tokens)
+    of_logits = SAMPLING_TENSORS * 4 * config.max_num_seqs * model.vocab_size
+    awake = weights | {STEP: of_layer + of_logits}
+    if given.num_gpus == 0:
         # vLLM packs embedding and projection once more, as the processor likes them.
-        embedding = model.bytes_per_weight * shape.vocab_size * shape.hidden_size
-        beside = weights | processes
-        beside["engine: repacked embeddings"] = 2 * count * embedding
-        beside[CACHE] = count * config.cpu_kv_cache_gib * GIB
-        return EngineBytes(beside | step, beside)
+        packed = 2 * size * model.vocab_size * model.hidden_size
+        beside = weights | {"engine: repacked embeddings": packed}
+        beside[CACHE] = config.cpu_kv_cache_gib * GIB
+        return EngineBytes(beside | awake, beside, cache_bytes)
     # The cache is what weights and a step leave of the share.
-    share = int(config.gpu_memory_utilization * gpu_gib * GIB)
-    awake = weights | step
-    awake |= processes | {CACHE: max(share - sum(awake.values()), 0)}
-    return EngineBytes(awake, beside=processes if config.sleep_while_training else awake)
+    share = int(config.gpu_memory_utilization * given.gpu_gib * GIB)
+    awake |= {CACHE: max(share - sum(awake.values()), 0)}
+    return EngineBytes(awake, {} if config.sleep_while_training else awake, cache_bytes)
 
 
-@dataclass(frozen=True)
-class KeyValueCache:
-    """The key-value cache of one rank.
+def sequences_at_once(
+    engine: EngineBytes, config: EngineConfig, mean_tokens: float, num_requests: float
+) -> float:
+    """As many as the cache, `max_num_seqs` and the iteration's requests allow.
 
-    It has room for `num_sequences` of mean length; `num_running` run at once.
+    1 GiB at 4,096 bytes a token has room for 1,310 sequences of 200 tokens. With `max_num_seqs`
+    256, 256 run at once, or 64 if an iteration has only 64 for the engine.
     """
-
-    bytes_per_token: int
-    num_tokens: int
-    num_sequences: float
-    num_running: float
-
-
-def cache_of(
-    engine: EngineBytes,
-    config: EngineConfig,
-    bytes_per_token: int,
-    mean_tokens: float,
-    num_requests: float,
-) -> KeyValueCache:
-    """This engine gets `num_requests` in an iteration.
-
-    1 GiB at 4,096 bytes a token: 262,144 tokens, 1,310 sequences of 200. With `max_num_seqs` 256,
-    256 run at once, or 64 if an iteration has only 64 for the engine.
-    """
-    num_tokens = engine.awake[CACHE] // bytes_per_token
-    room = num_tokens / mean_tokens
-    most = config.max_num_seqs * getattr(config, "num_processes", 1)
-    num_running = min(room, most, num_requests)
-    return KeyValueCache(bytes_per_token, num_tokens, room, num_running)
+    room = engine.awake.get(CACHE, 0) / engine.cache_bytes / mean_tokens
+    return min(room, config.max_num_seqs, num_requests)

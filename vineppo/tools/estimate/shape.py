@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vineppo.config.schema import SftConfig, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import llama_config, resolve_model_path
 from vineppo.recipes.lora import Lora, check_targets
@@ -21,7 +21,7 @@ from vineppo.token_scores import last_hidden
 class ModelShape:
     """The sizes of a decoder.
 
-    Qwen2.5-0.5B: 494,032,768 parameters, of which a projection tied to the embedding of 151,936
+    Qwen2.5-0.5B: 494,032,768 parameters, with the projection tied to the embedding of 151,936
     ids × 896, in 24 layers, and 2 · 24 · 2 heads · 64 = 6,144 numbers of key-value cache a token.
     """
 
@@ -35,15 +35,15 @@ class ModelShape:
     @property
     def matrix_parameters(self) -> int:
         """Those that a token is multiplied with; an untied embedding is only looked up."""
-        own_embedding = 0 if self.is_tied else self.vocab_size * self.hidden_size
-        return self.num_parameters - own_embedding
+        looked_up = 0 if self.is_tied else self.vocab_size * self.hidden_size
+        return self.num_parameters - looked_up
 
 
 class Skeleton:
     """An HF model of PyTorch's fake tensors: shapes and operations of a CPU's, without memory.
 
-    So what it says is exact for any architecture. `is_critic`: the sequence classifier with one
-    label in place of the language model.
+    Its sizes are exact for any architecture. `is_critic`: the sequence classifier with one label in
+    place of the language model.
     """
 
     def __init__(self, hf_config: Any, dtype: str, attention: str, is_critic: bool = False) -> None:
@@ -54,22 +54,13 @@ class Skeleton:
         kind: Any = AutoModelForCausalLM
         if is_critic:
             kind, hf_config.num_labels = AutoModelForSequenceClassification, 1
-        try:
-            with FakeTensorMode() as self._mode:
-                self._model = kind.from_config(
-                    hf_config, dtype=getattr(torch, dtype), attn_implementation=attention
-                )
-        except (ValueError, ImportError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(
-                f"a model of {hf_config.model_type!r} cannot be built: {reason}"
-            ) from None
+        with FakeTensorMode() as self._mode:
+            self._model = kind.from_config(
+                hf_config, dtype=getattr(torch, dtype), attn_implementation=attention
+            )
 
     def num_adapter_parameters(self, lora: Lora) -> int:
-        """Those of A and B at every adapted module; rank 4 at a 128 × 128 projection has 1,024.
-
-        Raises `UserError` for a target that the model does not have.
-        """
+        """Those of A and B at every adapted module; rank 4 at a 128 × 128 projection has 1,024."""
         check_targets(self._model, lora.target_modules)
         return sum(
             lora.rank * (module.in_features + module.out_features)
@@ -97,8 +88,8 @@ class Skeleton:
     def saved_bytes(self, num_sequences: int, num_tokens: int) -> int:
         """Bytes that autograd keeps of the backbone's pass over a padded micro-batch.
 
-        Found by running the pass on shapes alone and listening to what it saves; weights, which
-        are there anyway, are left out, and a tensor that several operations keep counts once.
+        Found by running the pass on shapes alone and listening to what it saves. Weights are left
+        out, and a tensor that several operations keep counts once.
         """
         weights = {p.untyped_storage()._cdata for p in self._model.parameters()}
         kept: dict[int, torch.UntypedStorage] = {}  # holds them, so that no address is used twice
@@ -124,23 +115,16 @@ class Skeleton:
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a run, without memory; None without such a model.
-
-    `num_adapter_parameters` train instead of the policy's own; `critics` go by their tables' keys.
-    """
+    """The models of a run, without memory; `critics` go by their tables' keys."""
 
     policy: Skeleton
-    num_adapter_parameters: int | None
+    num_adapter_parameters: int | None  # they train instead of the policy's own
     critics: dict[str, Skeleton]
     reference: ModelShape | None
-    reward_model: Skeleton | None = None
 
 
-def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> Models:
-    """`model_config` is an HF config.json to read instead of `model.path`'s, or None.
-
-    Raises `UserError` naming the key of a model without a readable config.
-    """
+def read_models(config: TrainConfig, model_config: Path | None) -> Models:
+    """`model_config` is an HF config.json to read instead of `model.path`'s, or None."""
     model = config.model
     if model_config is None and model.path is None:
         assert model.architecture is not None
@@ -156,28 +140,23 @@ def read_models(config: TrainConfig | SftConfig, model_config: Path | None) -> M
     policy = skeleton(model.path, "model.path")
     lora = model.lora
     adapters = policy.num_adapter_parameters(lora) if isinstance(lora, Lora) else None
-    if isinstance(config, SftConfig):
-        return Models(policy, adapters, {}, None)
     critics = {
         key: skeleton(critic.path, f"{key}.path", is_critic=True)
         for key, critic in config.value_models.items()
     }
-    reward_model = None
-    if config.reward_model is not None and (path := config.reward_model.frozen_path) is not None:
-        reward_model = skeleton(path, "reward_model.path", is_critic=True)
     reference = None
     if config.reference.path is not None:
         reference = skeleton(config.reference.path, "reference.path").shape
     # The policy without its adapters is the reference itself.
     elif adapters is None and config.reference.kl_estimator is not None:
         reference = policy.shape
-    return Models(policy, adapters, critics, reference, reward_model)
+    return Models(policy, adapters, critics, reference)
 
 
 def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:
     """The HF config of the model at `path`, or the one in `config_file` instead.
 
-    Raises `UserError` where it cannot be had, naming `key`.
+    Raises `UserError` naming `key` or the option if it cannot be read.
     """
     from transformers import AutoConfig
 
@@ -187,12 +166,8 @@ def read_hf_config(path: str, key: str, config_file: Path | None) -> Any:
     try:
         return AutoConfig.from_pretrained(source)
     except (OSError, ValueError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        if config_file is not None:
-            message = f"--model-config must be an HF config.json, got {config_file} ({reason})"
-        else:
-            message = (
-                f"the config of {key} {path} cannot be had; --model-config FILE takes its "
-                f"config.json ({reason})"
-            )
-        raise UserError(message) from None
+        name = f"--model-config {config_file}" if config_file is not None else f"{key} {path}"
+        raise UserError(
+            f"cannot read the HF config of {name}; --model-config FILE names a config.json "
+            f"({str(error).strip().splitlines()[0]})"
+        ) from None

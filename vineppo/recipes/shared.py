@@ -2,21 +2,23 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from vineppo.config.schema import SharedCritic, TrainConfig
+from vineppo.config.require import require
+from vineppo.config.schema import CriticConfig, TrainConfig
+from vineppo.config.schema.scalars import Positive, PositiveFraction
 from vineppo.deepspeed_module import Summand
 from vineppo.forward_passes import token_columns
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import CRITIC, Rollout, TrainBatch
 from vineppo.values.heads import (
     HEAD,
-    FrozenValueModel,
     ValueHead,
     save_value_model,
     set_targets,
@@ -24,6 +26,24 @@ from vineppo.values.heads import (
     values_of,
 )
 from vineppo.values.predictor import ValuePredictor
+from vineppo.values.separate import FrozenValueModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCritic(CriticConfig):
+    """A scalar head on the policy's backbone, trained in the policy's update."""
+
+    trains_with_policy = True
+
+    coef: Positive  # of the value loss beside the policy's
+    head_learning_rate: PositiveFraction
+
+    def check(self, key: str, config: TrainConfig) -> None:
+        require(
+            key == CRITIC,
+            f"{key}.kind must not be 'shared' (one head trains with the policy, that of critic)",
+        )
+        super().check(key, config)
 
 
 class SharedValueHead(ValuePredictor):
@@ -96,7 +116,7 @@ class SharedValueHead(ValuePredictor):
             classifier = AutoModelForSequenceClassification.from_config(
                 config, dtype=policy.hf_model.dtype
             )
-        setattr(classifier, classifier.base_model_prefix, policy.hf_model.base_model)
-        setattr(classifier, HEAD, self.head)
+        classifier.set_submodule(classifier.base_model_prefix, policy.hf_model.base_model)
+        classifier.set_submodule(HEAD, self.head)
         weights = policy.deepspeed.named_weights(classifier)
         save_value_model(classifier, policy.tokenizer, weights, self._critic.loss, directory)

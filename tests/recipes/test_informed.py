@@ -5,18 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 from support.critics import build_config, critic_of, start
-from support.rollouts import CPU
-from tokenizers import Regex, Tokenizer, decoders
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Split
-from transformers import PreTrainedTokenizerFast
 
-from vineppo.batching import collate
 from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_config
-from vineppo.config.schema import RolloutsInView, TrainConfig, ViewConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
+from vineppo.recipes.informed import RolloutsInView, View, ViewConfig
 from vineppo.recipes.worded import WORDS
 from vineppo.rollouts import Prompt
 from vineppo.tasks import load_split
@@ -24,10 +19,9 @@ from vineppo.tasks.prompts import encode_prompt
 from vineppo.train import load_models
 from vineppo.types import Problem, Rollout
 from vineppo.values import predictors_at
-from vineppo.values.view import View
 
 ANSWER = ViewConfig("{answer}\n", "before_prompt", None)
-TABLE = {"template": "{answer}\n", "place": "before_prompt", "rollouts": None}
+TOLD = {"critic__kind": "informed", "critic__view": {"template": "{answer}\n"}}
 TOKENIZER = build_tokenizer()
 SHEET = "../experiments/16_by_the_clock/credit_sheet_ppo"  # from configs/
 
@@ -64,9 +58,7 @@ def prompt_text(view: ViewConfig, one: Rollout, *others: Rollout) -> str:
 def critics(configs):
     """One that sees the answer, and one that does not; their weights are the same."""
     return {
-        is_told: critic_of(
-            start(build_config(configs, "separate", critic__view=TABLE if is_told else None))
-        )
+        is_told: critic_of(start(build_config(configs, "separate", **(TOLD if is_told else {}))))
         for is_told in (True, False)
     }
 
@@ -84,30 +76,6 @@ def test_the_view_stands_before_the_prompt_or_before_the_response():
     assert prompt_text(replace(ANSWER, place="before_response"), one) == "<bos>4+6?\n40\n"
     # A prompt without the token that begins a text has none to stay in front.
     assert prompt_text(ANSWER, replace(one, prompt_ids=ids("4+6?\n"))) == "40\n4+6?\n"
-
-
-def test_positions_and_masks_of_a_batch_by_hand():
-    """Prompts <bos> 1 and <bos> 1 2 with the answers 40 and 7: three and two more tokens."""
-    long, short = attempt("40", response="3"), attempt("7", response="34", question="12")
-    long.prompt_ids = ids("1", begins=True)
-    rows = View(ANSWER, TOKENIZER, "critic").of([long, short], [long, short])
-    batch = collate(rows, CPU, ["targets/critic"])
-    bos, eos = TOKENIZER.bos_token_id, TOKENIZER.eos_token_id
-    assert batch.token_ids_BT.tolist() == [
-        [bos, *ids("40\n1"), *ids("3"), eos, 0],
-        [bos, *ids("7\n12"), *ids("34"), eos],
-    ]
-    assert batch.response_mask_BT.int().tolist() == [
-        [0, 0, 0, 0, 0, 1, 1, 0],
-        [0, 0, 0, 0, 0, 1, 1, 1],
-    ]
-    assert batch.num_tokens == 7 + 8
-    assert batch["targets/critic"].tolist() == batch.response_mask_BT.float().tolist()
-
-
-def test_without_a_view_the_rollouts_are_passed_as_they_are():
-    rollouts = [attempt()]
-    assert View(None, None, "critic").of(rollouts, rollouts) is rollouts
 
 
 def test_a_critic_that_is_told_the_answer_sees_it_and_no_other_does(critics):
@@ -130,30 +98,8 @@ def test_values_are_those_of_the_state_behind_the_view(critics):
         assert len(found_T) == len(rollout.response_ids)
 
 
-def test_company_and_micro_batches_do_not_matter(critics):
-    rollouts = [attempt(str(10**n), response="4+6=0\n"[: n + 1]) for n in range(5)]
-    together = values(critics[True], *rollouts)
-    for rollout, found_T in zip(rollouts, together, strict=True):
-        torch.testing.assert_close(values(critics[True], rollout)[0], found_T, atol=1e-5, rtol=0)
-
-
-def test_a_critic_learns_what_only_its_view_tells(configs):
-    """Returns that follow from the answer, of the very same tokens: its squared error of ½ · ¼."""
-    rollouts = [attempt(answer, reward=float(answer < "5")) for answer in "12345678" * 2]
-    losses = {}
-    for is_told in (True, False):
-        config = build_config(
-            configs, "separate", critic__view=TABLE if is_told else None,
-            critic__batch_size=16, critic__micro_batch_size=5, critic__head_init="zero",
-        )  # fmt: skip
-        critic = critic_of(start(config))
-        losses[is_told] = [critic.update(rollouts, i)["critic/loss"] for i in range(1, 13)][-1]
-    assert losses[False] > 0.12
-    assert losses[True] < 0.03
-
-
 def test_the_critic_of_a_checkpoint_has_the_view(configs, tmp_path):
-    config = build_config(configs, "separate", critic__view=TABLE)
+    config = build_config(configs, "separate", **TOLD)
     models = start(config)
     critic_of(models).update([attempt("40"), attempt("7", reward=0.0)] * 8, 1)
     models.save_hf(tmp_path)
@@ -165,7 +111,7 @@ def test_the_critic_of_a_checkpoint_has_the_view(configs, tmp_path):
     assert (starting[0] - starting[1]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("leaf", ["credit_short_ppo_view", SHEET + "_view"])
+@pytest.mark.parametrize("leaf", ["recipes/informed", SHEET + "_view"])
 def test_the_leaves_show_the_answer_before_the_prompt(configs, leaf):
     config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
     assert config.critic.view == ANSWER
@@ -263,7 +209,8 @@ def test_the_longest_view_of_others_is_counted_in_full():
 
 
 def test_a_critic_too_short_for_its_view_is_refused_before_it_trains(configs):
-    config = build_config(configs, "separate", critic__view=TABLE | {"template": "{answer}" * 99})
+    long = TOLD | {"critic__view": {"template": "{answer}" * 99}}
+    config = build_config(configs, "separate", **long)
     loaded = load_model(config.model.path, "float32", "sdpa")
     prompts_P = [Prompt(attempt().problem, attempt().prompt_ids)]
     # 2 · 99 of the view, 6 of the prompt and 64 of the response.
@@ -276,58 +223,6 @@ def library(configs):
     return evaluate_jsonnet(str(configs / "lib/view.libsonnet"))
 
 
-HINT = "Judge how likely the attempt is to end with the true answer, which is 40."
-READY = {
-    "answer_prefix": "40\n{prompt}",
-    "boxed_answer": "{prompt}\nThe answer is \\boxed{40}.\n",
-    "system_hint": f"System: {HINT}\n\n{{prompt}}",
-    "system_hint_chatml": f"<|im_start|>system\n{HINT}<|im_end|>\n{{prompt}}",
-    "cot_spoiler": "A worked solution:\n6+4=0\n\n{prompt}",
-    "expected_accuracy": "Of other attempts 50 % are right.\n\n{prompt}",
-    "rollout_context": "Other attempts:\nWrong:1=1\n\nRight:2=2\n\n{prompt}",
-    "symbols.answer_prefix": "40\n{prompt}",
-    "symbols.boxed_answer": "{prompt}40\n",
-    "symbols.cot_spoiler": "6+4=0\n{prompt}",
-    "symbols.expected_accuracy": "50\n{prompt}",
-    "symbols.rollout_context": "-1=1\n+2=2\n{prompt}",
-}
-
-
-def of_characters():
-    """A tokenizer with a token for every character of ASCII."""
-    backend = Tokenizer(WordLevel({chr(i): i for i in range(128)}, unk_token="?"))
-    backend.pre_tokenizer = Split(Regex(r"[\s\S]"), "isolated")
-    backend.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
-
-
-@pytest.mark.parametrize("name", READY)
-def test_the_ready_views_word_for_word(configs, library, name):
-    """The first of three attempts, of which the second is wrong and the third right."""
-    resolved = library
-    for key in name.split("."):
-        resolved = resolved[key]
-    config = build_config(configs, "separate", critic__view=resolved)
-    tokenizer = of_characters()
-    prompt_ids = tuple(tokenizer("4+6?\n")["input_ids"])
-    rollouts = [
-        replace(
-            attempt(index=n, reward=reward),
-            prompt_ids=prompt_ids,
-            response_ids=tuple(tokenizer(f"{n}={n}")["input_ids"]),
-            finish_reason="length",
-        )
-        for n, reward in enumerate((1.0, 0.0, 1.0))
-    ]
-    seen, *_ = View(config.critic.view, tokenizer, "critic").of(rollouts, rollouts)
-    assert tokenizer.decode(seen.prompt_ids) == READY[name].replace("{prompt}", "4+6?\n")
-
-
-def test_all_ready_views_are_tested(library):
-    symbols = {f"symbols.{name}" for name in library["symbols"]}
-    assert READY.keys() == (library.keys() - {"symbols"}) | symbols
-
-
 @pytest.mark.parametrize("leaf", ["credit_short_ppo", SHEET])
 def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
     """Beside the longest prompt and response, without a token that the tokenizer does not know."""
@@ -336,7 +231,7 @@ def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
     for name, table in library["symbols"].items():
         if (leaf, name) == (SHEET, "cot_spoiler"):
             continue  # 113 tokens beside 33 and 144
-        resolved["critic"]["view"] = table
+        resolved["critic"] |= table
         config = parse_config(TrainConfig, resolved)
         view = View(config.critic.view, tokenizer, "critic")
         problems = load_split(replace(config.task, num_train_problems=20), "train")

@@ -1,0 +1,183 @@
+"""`vineppo estimate` as it is called."""
+
+import json
+import re
+from dataclasses import asdict
+
+import pytest
+from support import hf_configs
+
+from vineppo.cli import main
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
+
+GIB = 2**30
+
+
+@pytest.fixture
+def run(configs, capsys):
+    """Runs the command; gives exit status, standard output and standard error."""
+
+    def called(config, *options):
+        status = main(["estimate", str(configs / config), *options])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return called
+
+
+@pytest.fixture
+def figures(run):
+    def read(config, *options):
+        status, out, err = run(config, *options, "--json")
+        assert status == 0, err
+        return json.loads(out)
+
+    return read
+
+
+def of_model(values, tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(values))
+    return ["--model-config", str(file)]
+
+
+@pytest.fixture
+def rho(tmp_path):
+    return of_model(hf_configs.RHO_1B, tmp_path)
+
+
+def test_the_demo_on_a_cpu(figures):
+    found = figures("demo_ppo.jsonnet", "--num-gpus=0", "--prompt-tokens=12")
+    memory = found["memory"]
+    assert found["model"]["num_parameters"] == 806_656
+    # float32 under stage 0: 4 bytes of weights and 8 of moments, of policy and critic each.
+    assert memory["sampling"]["policy: weights"] == 4 * 806_656
+    assert memory["sampling"]["critic: Adam's moments"] == 8 * (806_656 + 128)
+    assert memory["sampling"]["engine: key-value cache"] == GIB
+    # 4 layers of 4 heads of 32: 2 · 4 · 128 numbers of 4 bytes.
+    assert found["cache_bytes_per_token"] == 4096
+    assert found["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
+    assert found["seconds"] == {}
+
+
+@pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])
+def test_activations_are_recomputed_by_themselves_on_a_gpu(figures, rho, num_gpus, recomputes):
+    auto, given = (
+        figures(
+            "paper/rho1b_math_vineppo.jsonnet",
+            *(*rho, f"--num-gpus={num_gpus}", f"--set=model.gradient_checkpointing={value}"),
+        )
+        for value in ("auto", recomputes)
+    )
+    assert auto == given
+
+
+def test_a_further_critic_has_the_lines_of_the_first(figures, configs):
+    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
+    further = {"second": asdict(config.critic) | {"warmup_iterations": 0}}
+    options = ("--num-gpus=0", f"--set=values.predictors={json.dumps(further)}")
+    memory = figures("demo_ppo.jsonnet", *options)["memory"]
+    for moment in ("scoring", "backward", "step"):
+        assert f"{moment}, values/second" in memory
+    for lines in (memory["sampling"], memory["step, policy"]):
+        for line in ("weights", "Adam's moments"):
+            assert lines[f"values/second: {line}"] == lines[f"critic: {line}"] > 0
+
+
+def test_text_holds_the_peak_and_the_assumptions(run):
+    status, out, _ = run("demo_vineppo.jsonnet", "--num-gpus=0", "--tokens-per-s=10000")
+    assert status == 0
+    for pattern in (
+        r"^  config +demo_vineppo$",
+        r"^memory of a rank at its peak \(",
+        r"^  engine: key-value cache +1$",
+        r"^  tokens_per_s +10000$",
+        r"^  steps +8$",
+    ):
+        assert re.search(pattern, out, re.MULTILINE), pattern
+
+
+def test_several_are_a_table_or_a_list(run, figures, configs):
+    """A GPU of 1 GiB is too small."""
+    several = [str(configs / "demo_grpo.jsonnet"), "--num-gpus=0,1", "--gpu-gib=1"]
+    status, out, _ = run("demo_ppo.jsonnet", *several, "--train-tflops=1")
+    assert status == 0
+    columns, _, *rows = [line.strip("| ").split(" | ") for line in out.splitlines()]
+    assert columns[:3] == ["config", "GPUs", "peak, GiB"]
+    assert [row[:2] for row in rows] == [
+        ["demo_ppo", "0"], ["demo_ppo", "1"], ["demo_grpo", "0"], ["demo_grpo", "1"]
+    ]  # fmt: skip
+    assert [row[2].endswith("(too much)") for row in rows] == [False, True, False, True]
+    assert [x["name"] for x in figures("demo_ppo.jsonnet", *several)] == [row[0] for row in rows]
+
+
+def test_rho_on_eight_gpus_shards_the_states(figures, rho):
+    """1,100,048,384 parameters, ZeRO 2: float32 weights and moments by rank."""
+    leaf = "paper/rho1b_gsm8k_vineppo.jsonnet"
+    on_one, on_eight = (figures(leaf, *rho, f"--num-gpus={number}") for number in (1, 8))
+    lines = [found["memory"]["sampling"] for found in (on_one, on_eight)]
+    assert [x["policy: weights"] for x in lines] == [2 * 1_100_048_384] * 2
+    assert [x["policy: Adam's moments"] for x in lines] == [8 * 1_100_048_384, 1_100_048_384]
+    assert [x["reference: weights"] for x in lines] == [2 * 1_100_048_384] * 2
+    assert on_one["sampled"] == on_eight["sampled"]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "num_gpus", "model"),
+    [
+        ("modern/qwen2.5_7b_math_vineppo", 4, hf_configs.QWEN_7B),
+        pytest.param("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B, marks=pytest.mark.slow),
+        ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
+    ],
+)
+def test_seven_billion_parameters_fit(figures, tmp_path, leaf, num_gpus, model):
+    """GPUs sold as 80 GB have 79.6 GiB."""
+    found = figures(f"{leaf}.jsonnet", f"--num-gpus={num_gpus}", *of_model(model, tmp_path))
+    assert found["peak"]["bytes"] < 79.6 * GIB
+    assert found["peak"]["moment"] == "sampling"
+    assert found["memory"]["sampling"]["policy: gradient bucket"] == 10**9
+
+
+def test_adapters_alone_have_states(figures):
+    """Rank 4 at two of 128 × 128 projections in 4 layers: 4 · 2 · 4 · (128 + 128) parameters."""
+    lora = {"kind": "lora", "rank": 4, "alpha": 8, "target_modules": ["q_proj", "v_proj"]}
+    whole, adapted = (
+        figures("demo_vineppo.jsonnet", "--num-gpus=0", *more)
+        for more in ([], [f"--set=model.lora={json.dumps(lora)}"])
+    )
+    lines = adapted["memory"]["sampling"]
+    assert lines["policy: Adam's moments"] == 8 * 8192
+    assert lines["policy: weights"] == 4 * (806_656 + 8192)
+    assert lines["engine: weights"] == 4 * 806_656  # merged
+    assert "reference: weights" not in lines  # the policy without its adapters
+    assert adapted["operations"]["update"] == pytest.approx(4 / 6 * whole["operations"]["update"])
+
+
+def test_without_a_reference_nothing_is_held_for_it(figures):
+    options = ["--num-gpus=0", "--set=reference.kl_coef=0"]
+    lines, without = (
+        figures("demo_vineppo.jsonnet", *options, *more)["memory"]["sampling"]
+        for more in ([], ["--set=reference.kl_estimator=null"])
+    )
+    assert lines.keys() - without.keys() == {"reference: weights", "reference: activations"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--num-gpus=6", "--set=engine.kind=vllm_sharded", "--set=engine.tensor_parallel_size=4"],
+         "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
+        (["--num-gpus=2", "--set=model.dtype=bfloat16", "--set=engine.dtype=bfloat16"],
+         'config: optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" and '),
+        (["--set=model.path=nobody/nothing"],
+         "cannot read the HF config of model.path nobody/nothing; --model-config FILE names a"),
+        (["--model-config=/nowhere"], "--model-config: file not found: /nowhere"),
+        ([f"--model-config={__file__}"], f"cannot read the HF config of --model-config {__file__}"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(run, options, message):
+    status, out, err = run("demo_vineppo.jsonnet", *options)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"vineppo: {message}")
+    assert err.count("\n") == 1

@@ -57,6 +57,14 @@ def test_pages_are_as_their_files_have_them(page: Path) -> None:
         assert without_table(page) == []
 
 
+def test_the_page_of_experiments_has_every_folder() -> None:
+    rows = [
+        line for line in (ROOT / "experiments/README.md").read_text().splitlines() if "](" in line
+    ]
+    folders = {page.parent.name for page in ROOT.glob("experiments/*/README.md")}
+    assert folders == {line.split("[")[1].split("]")[0] for line in rows if line.startswith("| [")}
+
+
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     read.cache_clear()

@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(paths: list[Path], out: Path, **settings: int) -> list[Path]:
-    """Writes diversity.csv, .png and .svg; returns their paths.
+    """Writes diversity.csv and .png; returns their paths.
 
     Each path is a run directory, or one directory whose diversity.csv is drawn again.
     """

@@ -3,7 +3,7 @@ policy's gradient, what they cost, and what the policy learns by some of them.
 
     python experiments/18_critics/figure.py
 
-draws critics.png and .svg from value_accuracy.csv and gradient_variance.csv, here and in further/,
+draws critics.png from value_accuracy.csv and gradient_variance.csv, here and in further/,
 seconds.csv, and compare/compare.csv.
 """
 

@@ -13,3 +13,4 @@ python -m analysis ground-truth $critics --states 150 --samples 64 --draws 9
 accuracy $critics .
 python -m analysis action-ranking $critics --states 40 --samples 128 --draws 9 --out $critics/out
 cp $critics/out/action_ranking.csv $here
+python experiments/19_real_model/scatter.py

@@ -33,3 +33,4 @@ accuracy $math math
 python experiments/19_real_model/gsm8k_lines.py $here/math/value_accuracy_states.parquet $here/math/steps.csv
 [ -f $math/costs.csv ] || python $here/value_costs.py $math $math/costs.csv
 cp $math/costs.csv $here/math
+python experiments/19_real_model/scatter.py

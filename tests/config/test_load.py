@@ -81,8 +81,8 @@ def test_set_can_switch_a_kind(configs):
          "validation, not 0, got []"),
         ("sampling.top_p=2",
          "config: sampling.top_p: Input should be less than or equal to 1, got 2"),
-        ("task.kind=chess", "config: task: kind must be one of 'arithmetic', 'gsm8k', "
-         "'math', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
+        ("task.kind=chess", "config: task: kind must be one of 'gsm8k', 'math', "
+         "'arithmetic', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
          "'FILE.py:Class', got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),

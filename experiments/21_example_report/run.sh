@@ -10,7 +10,7 @@ ln -sfn "$1" $models/qwen
 awk '{ n = gsub(/<</, "<<"); if (n == 2) print }' "$2/train.jsonl" > $models/gsm8k.jsonl
 head -n 2 "$2/test.jsonl" > $models/test.jsonl
 [ -d $run/final ] || vineppo train $here/run.jsonnet --run-dir $run
-python -m analysis ground-truth $run --checkpoints 0 --states 400 --samples 24 --draws 9
+python -m analysis ground-truth $run --checkpoints 0 --states 400 --samples 24 --draws 1
 python $here/steps.py $run $here/steps.csv
 python -m analysis report $run --out $run/report
 cp $run/report/report.html $here/

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
 from vineppo.minibatches import micro_batches, summarize
-from vineppo.models import LoadedModel, llama_config, load_model, with_adapters
+from vineppo.models import LoadedModel, load_model, with_adapters
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, rate_of
@@ -141,6 +142,23 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
         seed = derive_seed(config.seed, "initial weights")
         write_new_model(model.architecture, initial, seed, config.task.build_tokenizer())
     return run, load_model(str(initial), model.dtype, model.attention)
+
+
+def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
+    """The HF config of a new Llama with tied embeddings for `tokenizer`."""
+    from transformers import LlamaConfig
+
+    sizes = asdict(architecture)
+    return LlamaConfig(
+        num_hidden_layers=sizes.pop("num_layers"),
+        num_attention_heads=sizes.pop("num_heads"),
+        **sizes,
+        vocab_size=len(tokenizer),
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
 
 def write_new_model(

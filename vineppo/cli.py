@@ -6,6 +6,7 @@ import os
 import sys
 import time
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 from vineppo.errors import USER_ERRNOS, InterruptionError, SharedError, UserError
@@ -43,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vineppo", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"vineppo {version('vineppo')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     command = commands.add_parser("train", help="reinforcement learning from a config")
     add_run_options(command)

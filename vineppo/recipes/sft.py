@@ -22,7 +22,8 @@ from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
-from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.tasks.data_text import as_text, encode
+from vineppo.tasks.prompts import encode_prompt, fill
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Problem, TokenSequence, TrainBatch
 
@@ -108,7 +109,7 @@ def encode_demonstrations(
 ) -> list[TokenSequence]:
     """Prompt and demonstration as token ids; `task.too_long` refuses or leaves out long ones."""
 
-    def encode(problem: Problem) -> TokenSequence:
+    def sequence(problem: Problem) -> TokenSequence:
         if problem.solution is None:
             raise UserError(f"problem {problem.id} has no solution to learn from")
         with naming(f"problem {problem.id}"):
@@ -123,9 +124,24 @@ def encode_demonstrations(
     return within(
         config.optimization.max_tokens,
         "optimization.max_tokens",
-        [(p.id, len(sequence), sequence) for p in problems for sequence in [encode(p)]],
+        [(p.id, len(both), both) for p in problems for both in [sequence(p)]],
         config.task.too_long,
     )
+
+
+def encode_demonstration(response_template: str, tokenizer: Any, solution: str) -> tuple[int, ...]:
+    """Token ids of the response that teaches `solution`, closed by the end-of-sequence token.
+
+    `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>". They
+    continue the ids of `encode_prompt`. Raises UserError for a tokenizer without such a token.
+    """
+    masked = as_text(tokenizer, solution)
+    text = fill(response_template, "solution", masked, key="task.response_template")
+    if tokenizer.eos_token_id is None:
+        name = tokenizer.name_or_path or type(tokenizer).__name__
+        raise UserError(f"model.path: tokenizer {name} has no end-of-sequence token")
+    ids_T, end = encode(tokenizer, text), (tokenizer.eos_token_id,)
+    return ids_T if ids_T[-1:] == end else ids_T + end
 
 
 def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:

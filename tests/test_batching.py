@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from vineppo.batching import (
     MAX_PADDING,
     collate,
-    filter_weights,
     grouped_minibatches,
     ranks_share,
     response_rows,
@@ -39,14 +38,6 @@ def test_what_meets_depends_on_the_seed_alone():
     for groups in ([i // 4 for i in range(32)], range(32)):
         drawn = [grouped_minibatches(groups, 8, seed) for seed in (1, 1, 2)]
         assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_filter_weights():
-    """Half the best, half the worst; rollouts of one reward share alike."""
-    assert filter_weights([9, 5, 5, 1]) == [1 / 2, 0, 0, 1 / 2]
-    assert filter_weights([0.3] * 5) == [0.2] * 5
-    found = filter_weights([1, 0, 0, 1, 0])
-    assert found == pytest.approx([1 / 4, 1 / 6, 1 / 6, 1 / 4, 1 / 6])
 
 
 def test_ranks_share_docstring_examples():

@@ -27,10 +27,11 @@ from vineppo.config.schema import (
 )
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
+from vineppo.recipes.policy_losses import resampled
 from vineppo.recipes.shared import SharedCritic, SharedValueHead
 from vineppo.token_scores import TokenScores
 from vineppo.types import Problem
-from vineppo.update import POLICY_COLUMNS, policy_objective, resampled
+from vineppo.update import POLICY_COLUMNS, policy_objective
 from vineppo.values.heads import value_objective
 
 ENTROPY = 0.3

@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import chain
 
@@ -33,19 +32,6 @@ def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) 
     random.Random(seed).shuffle(shuffled)
     order = list(chain.from_iterable(shuffled))
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-
-
-def filter_weights(rewards_G: Sequence[float]) -> list[float]:
-    """PF-PPO's probabilities of drawing a problem's rollouts again, by reward (arXiv:2409.06957).
-
-    Half the best and half the worst, the paper's BW; of one reward all alike. Rewards [9, 5, 5, 1]:
-    [½, 0, 0, ½].
-    """
-    best, worst = max(rewards_G), min(rewards_G)
-    if best == worst:
-        return [1.0 / len(rewards_G)] * len(rewards_G)
-    num_best, num_worst = Counter(rewards_G)[best], Counter(rewards_G)[worst]
-    return [0.5 * (r == best) / num_best + 0.5 * (r == worst) / num_worst for r in rewards_G]
 
 
 def ranks_share(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,6 @@ from vineppo.types import predictor_key
 
 EMBEDDED = "embedded:"
 ASSETS = Path(__file__).parent / "assets"
-# What transformers raises for files of a model that are absent, damaged or of another kind.
-UNREADABLE = (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError)
 # A `.bin` file is a pickle, which may run code when it is read.
 ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
 PACKED = "packed_sdpa"  # the attention that `packing.py` registers
@@ -48,7 +47,8 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
         return str(directory)
     if os.path.isdir(path):
         kinds = {file.suffix for file in Path(path).iterdir()}
-        if ".bin" in kinds and ".safetensors" not in kinds and safetensors_only():
+        is_pickled = ".bin" in kinds and ".safetensors" not in kinds
+        if is_pickled and os.environ.get(ALLOW_PICKLE) != "1":
             raise UserError(
                 f"{key} must have its weights in *.safetensors, got pickles (*.bin) in {path}; "
                 f"{ALLOW_PICKLE}=1 in the environment reads them"
@@ -59,36 +59,45 @@ def resolve_model_path(path: str, key: str = "model.path") -> str:
     return path
 
 
-def safetensors_only() -> bool:
-    """True unless the environment has VINEPPO_ALLOW_PICKLE=1."""
-    return os.environ.get(ALLOW_PICKLE) != "1"
-
-
 def can_pack(model: Any) -> bool:
     """True if a pass may have its tokens in one row, and each prompt once (`let_pack`)."""
     return bool(model.config._attn_implementation == PACKED)
 
 
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Makes one line of what transformers raises for absent, damaged or other files of a model."""
+    from safetensors import SafetensorError
+
+    kinds = OSError, ValueError, ImportError, KeyError, TypeError, AttributeError, RuntimeError
+    try:
+        yield
+    except (*kinds, SafetensorError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise UserError(f"{what} cannot be loaded: {reason}") from None
+
+
+def loading(dtype: str, attention: str) -> dict[str, Any]:
+    """Arguments of `from_pretrained`, which then returns a report besides the model."""
+    return {
+        "dtype": getattr(torch, dtype),
+        "attn_implementation": attention,
+        "output_loading_info": True,
+        "use_safetensors": None if os.environ.get(ALLOW_PICKLE) == "1" else True,  # None: either
+        "trust_remote_code": False,
+    }
+
+
 def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     """The policy at `path` (see `resolve_model_path`), on the CPU, with dropout off."""
-    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
     resolved = resolve_model_path(path)
-    try:
+    with readable(f"model {path}"):
         tokenizer = AutoTokenizer.from_pretrained(resolved, trust_remote_code=False)
-        model, report = AutoModelForCausalLM.from_pretrained(
-            resolved,
-            dtype=getattr(torch, dtype),
-            attn_implementation=attention,
-            output_loading_info=True,
-            use_safetensors=safetensors_only() or None,  # None: either
-            trust_remote_code=False,
-        )
-    except (*UNREADABLE, RuntimeError, SafetensorError) as error:
-        raise UserError(f"model {path} cannot be loaded: {first_line(error)}") from None
+        model, report = AutoModelForCausalLM.from_pretrained(resolved, **loading(dtype, attention))
     if missing := sorted(report["missing_keys"]):
         raise UserError(f"model {path} lacks the weights {', '.join(missing)}")
     mend_generation_config(model, path)
@@ -105,10 +114,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
 
 
 def adapt(model: Any) -> None:
-    """All that is changed of a transformers model: no dropout, and attention that can pack.
-
-    The behaviour policy has no dropout, so neither must the one that is updated.
-    """
+    """No dropout, as the behaviour policy has none, and attention that can pack."""
     from vineppo.packing import let_pack
 
     disable_dropout(model)
@@ -132,10 +138,7 @@ def with_adapters(loaded: LoadedModel, adapters: Adapters | None, run_seed: int)
 
 
 def mend_generation_config(model: Any, path: str) -> None:
-    """Keeps only the token ids of a `generation_config` that transformers would refuse to save.
-
-    Many are published with `do_sample` false and a temperature.
-    """
+    """Keeps only the token ids of a `generation_config` that transformers would refuse to save."""
     from transformers import GenerationConfig
 
     try:
@@ -167,22 +170,12 @@ def load_tokenizer(path: str, key: str) -> Any:
     from transformers import AutoTokenizer
 
     resolved = resolve_model_path(path, key)
-    try:
+    with readable(f"the tokenizer of model {path}"):
         return AutoTokenizer.from_pretrained(resolved, trust_remote_code=False)
-    except UNREADABLE as error:
-        reason = first_line(error)
-        raise UserError(f"the tokenizer of model {path} cannot be loaded: {reason}") from None
-
-
-def first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ids that end a response: the tokenizer's, the generation config's, the chat template's.
-
-    The chat template of a base model may end turns otherwise than the model ends texts.
-    """
+    """The ids that end a response: the tokenizer's, the generation config's, the chat template's."""
     eos = generation.eos_token_id if generation else None
     ids = [tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])]
     stop_ids = dict.fromkeys(i for i in (*ids, end_of_turn(tokenizer)) if i is not None)

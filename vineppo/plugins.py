@@ -74,6 +74,8 @@ POLICY_LOSSES = {
     "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
     "cispo": ("vineppo.recipes.policy_losses", "weighted_likelihood"),
 }
+# The function behind `optimization.resampling`.
+RESAMPLED = ("vineppo.recipes.policy_losses", "resampled")
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,7 @@ class Plugin:
                 "kind must be one of {expected_tags}, got '{tag}'",
                 {"tag": kind, "expected_tags": f"{names}, or 'FILE.py:Class'"},
             )
-        # As JSON, where strict means types and a table is still a table.
-        return _adapter(config_class(self.role, kind)).validate_json(
-            json.dumps(table), strict=True, extra="forbid"
-        )
+        return validated(config_class(self.role, kind), table)
 
 
 def config_class(role: str, kind: str) -> Any:
@@ -191,6 +190,12 @@ def digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def validated(keys: type, table: dict[str, Any]) -> Any:
+    """The dataclass `keys` of a table, as strict JSON: true is no integer, "3" no number."""
+    return _adapter(keys).validate_json(json.dumps(table), strict=True, extra="forbid")
+
+
 @cache
 def _adapter(keys: type) -> TypeAdapter[Any]:
+    """Made once: it takes as long as a hundred configs."""
     return TypeAdapter(keys)

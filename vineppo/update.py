@@ -1,21 +1,19 @@
 """The updates of an iteration: of predictors that train alone, then the policy's and its loss."""
 
-import random
 from collections.abc import Sequence
 from functools import partial
 
 import torch
 
-from vineppo.batching import filter_weights
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
 from vineppo.deepspeed_module import Summand, Update
 from vineppo.kl import KL_ESTIMATORS, clamp, k3, weighted, with_k2_gradient
 from vineppo.losses import aggregate, policy_surrogate, token_ratio
 from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
+from vineppo.plugins import RESAMPLED, load_function
 from vineppo.policy import Policy
-from vineppo.seeds import derive_seed
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
-from vineppo.types import Rollout, TokenSequence, TrainBatch, by_problem
+from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS
 
@@ -47,7 +45,9 @@ def update(
             metrics |= predictor.update(rollouts, iteration)
     heads = [predictor for predictor in predictors if predictor.head is not None]
     if iteration > warmup_iterations(config):
-        drawn = resampled(rollouts, config, iteration)
+        drawn = rollouts
+        if config.optimization.resampling is not None:
+            drawn = load_function(*RESAMPLED)(rollouts, config, iteration)
         metrics |= update_policy(policy, drawn, heads, reference, config, iteration, kl_coef)
     elif heads:
         metrics |= warm_up_head(policy, rollouts, heads[0], config, iteration)
@@ -55,23 +55,6 @@ def update(
         if predictor.trains_policy:
             metrics |= predictor.update(rollouts, iteration)
     return metrics
-
-
-def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) -> list[Rollout]:
-    """The rollouts of the policy's epochs: all, or PF-PPO's choice (`filter_weights`).
-
-    It draws as many of each problem as there are, with replacement, so the number of updates stays.
-    Advantages stay those of the whole group.
-    """
-    if config.optimization.resampling is None:
-        return list(rollouts)
-    drawn: list[Rollout] = []
-    for rollouts_G in by_problem(rollouts):
-        weights_G = filter_weights([rollout.reward for rollout in rollouts_G])
-        name = iteration, "resampling", rollouts_G[0].problem.id
-        stream = random.Random(derive_seed(config.seed, *name))
-        drawn += stream.choices(rollouts_G, weights_G, k=len(rollouts_G))
-    return drawn
 
 
 def update_policy(

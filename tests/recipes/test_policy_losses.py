@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vineppo.losses import Totals, aggregate, policy_surrogate
-from vineppo.recipes.policy_losses import sequence_surrogate, weighted_likelihood
+from vineppo.recipes.policy_losses import filter_weights, sequence_surrogate, weighted_likelihood
 
 
 def of_kind(kind, **changes):
@@ -185,3 +185,11 @@ def test_losses_are_those_of_others_code(kind, changes, aggregation, loss, gradi
     total.backward()
     assert total.item() == pytest.approx(loss, abs=1e-6)
     assert logprobs.grad.flatten().tolist() == pytest.approx([*gradient, 0], abs=1e-6)
+
+
+def test_filter_weights():
+    """Half the best, half the worst; rollouts of one reward share alike."""
+    assert filter_weights([9, 5, 5, 1]) == [1 / 2, 0, 0, 1 / 2]
+    assert filter_weights([0.3] * 5) == [0.2] * 5
+    found = filter_weights([1, 0, 0, 1, 0])
+    assert found == pytest.approx([1 / 4, 1 / 6, 1 / 6, 1 / 4, 1 / 6])

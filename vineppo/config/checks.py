@@ -49,16 +49,15 @@ def check_sft(config: SftConfig) -> None:
 
 def check_credit(config: TrainConfig) -> None:
     """What holds for every estimator; the rest is in its own `check`."""
-    credit, optimization = config.credit, config.optimization
+    credit, optimization, found = config.credit, config.optimization, config.rollouts.num_samples
     for what, compares in (
         (f"credit.kind {credit.kind!r}", credit.compares_rollouts),
         ("optimization.mask_equal_rewards", optimization.mask_equal_rewards),
         ("optimization.resampling", optimization.resampling is not None),
     ):
         require(
-            config.rollouts.num_samples >= 2 or not compares,
-            f"rollouts.num_samples must be at least 2 for {what} (it compares the rollouts of a "
-            f"problem), got {config.rollouts.num_samples}",
+            found >= 2 or not compares,
+            f"rollouts.num_samples must be at least 2 for {what}, got {found}",
         )
     check_values(config)
 
@@ -117,7 +116,7 @@ def _check_feeding(config: TrainConfig) -> None:
         require(
             critic.warmup_iterations in (0, config.num_iterations),
             f"critic.warmup_iterations must be 0 or num_iterations for credit.kind {credit.kind!r} "
-            f"(a critic beside it is only measured), got {critic.warmup_iterations}",
+            f"(it takes no critic), got {critic.warmup_iterations}",
         )
 
 
@@ -127,14 +126,13 @@ def check_policy_loss(config: TrainConfig) -> None:
     importance = optimization.importance_correction
     require(
         optimization.old_logprobs == "trainer" or (top_p == 1.0 and importance is None),
-        "optimization.old_logprobs must be 'trainer' when sampling.top_p < 1 (the engine's are "
-        "renormalised over the nucleus) and with optimization.importance_correction (the engine's "
-        "already correct for the mismatch), got 'engine'",
+        "optimization.old_logprobs must be 'trainer' when sampling.top_p < 1 (the engine's cover "
+        "the nucleus alone) and with optimization.importance_correction, got 'engine'",
     )
     require(
         importance is None or top_p == 1.0,
-        "optimization.importance_correction must be null when sampling.top_p < 1 (the weights "
-        f"would be the mass of the nucleus), got {importance and importance.kind!r}",
+        "optimization.importance_correction must be null when sampling.top_p < 1, got "
+        f"{importance and importance.kind!r}",
     )
     if isinstance(importance, MaskedImportance):
         require(
@@ -149,8 +147,7 @@ def check_policy_loss(config: TrainConfig) -> None:
     )
     require(
         optimization.mask_equal_rewards or not optimization.max_redraws,
-        "optimization.mask_equal_rewards must be true with optimization.max_redraws (it says in "
-        "whose place problems are drawn), got false",
+        "optimization.mask_equal_rewards must be true with optimization.max_redraws, got false",
     )
 
 
@@ -169,8 +166,7 @@ def check_updates(config: AnyConfig) -> None:
         )
     require(
         stage < 3 or not (isinstance(config, TrainConfig) and config.reads_entropies),
-        "optimization.zero_stage must be below 3 where steps or cuts go by entropies (a rank "
-        "passes its own rollouts when they are there, and stage 3 needs all ranks)",
+        "optimization.zero_stage must be below 3 where steps or cuts go by entropies, got 3",
     )
     if config.model.lora is not None:
         require(
@@ -178,18 +174,17 @@ def check_updates(config: AnyConfig) -> None:
         )
         require(
             not (isinstance(config, TrainConfig) and config.has_shared_critic),
-            "critic.kind must be 'separate' with model.lora (a shared one is saved with the "
-            "backbone's own weights), got 'shared'",
+            "critic.kind must be 'separate' with model.lora, got 'shared'",
         )
 
 
 def check_stages(config: AnyConfig, num_ranks: int) -> None:
-    """ZeRO's, where it depends on the ranks."""
+    """The ZeRO stages, which depend on the number of ranks."""
     for key, update in _updates(config).items():
         require(
             config.model.dtype == "float32" or update.zero_stage >= 1 or num_ranks <= 1,
-            f'{key}.zero_stage must be at least 1 when model.dtype is "bfloat16" and there are '
-            f"several ranks (each would keep the sum of all gradients), got 0 on {num_ranks}",
+            f'{key}.zero_stage must be at least 1 for model.dtype "bfloat16" on several ranks, '
+            f"got 0 on {num_ranks}",
         )
 
 
@@ -206,7 +201,7 @@ def check_reference(config: TrainConfig) -> None:
     require(
         estimator is not None or found == (None, 0, "loss"),
         "reference.path must be null, kl_coef 0 and kl_in 'loss' when reference.kl_estimator is "
-        f"null (there is no reference then), got {found}",
+        f"null, got {found}",
     )
     require(
         place == "loss" or config.credit.monte_carlo is None,
@@ -222,8 +217,8 @@ def check_reference(config: TrainConfig) -> None:
     )
     require(
         not reference.kl_importance or (place == "loss" and estimator != "full"),
-        "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator is "
-        "'full' (it weighs the sampled tokens in the loss), got true",
+        "reference.kl_importance must be false when reference.kl_in is 'reward' or kl_estimator "
+        "'full', got true",
     )
     require(
         bounds is None or (bounds[0] < bounds[1] and (estimator != "k1" or bounds[0] < 0)),
@@ -233,8 +228,7 @@ def check_reference(config: TrainConfig) -> None:
     if isinstance(reference.kl_control, AdaptiveKl):
         require(
             reference.kl_coef > 0,
-            "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive' (it is "
-            "multiplied), got 0",
+            "reference.kl_coef must be above 0 when reference.kl_control.kind is 'adaptive', got 0",
         )
         horizon = "reference.kl_control.horizon", reference.kl_control.horizon
         require_at_most(*_num_sequences(config), *horizon)
@@ -253,8 +247,8 @@ def check_engine(config: TrainConfig | SftConfig) -> None:
     )
     require(
         evaluation.temperature > 0 or evaluation.num_samples == 1,
-        "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy samples are all "
-        f"the same), got {evaluation.num_samples}",
+        "evaluation.num_samples must be 1 when evaluation.temperature is 0 (greedy), got "
+        f"{evaluation.num_samples}",
     )
     length, batched = engine.max_model_len, engine.max_num_batched_tokens
     require(

@@ -3,11 +3,10 @@
 import json
 import os
 from dataclasses import asdict
-from functools import cache
 from typing import Any, TypeVar
 
 import _jsonnet
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from vineppo import plugins
 from vineppo.config.checks import check_sft, check_train
@@ -31,7 +30,7 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
     config = parse_config(kind, resolved)
     if isinstance(config, TrainConfig | SftConfig):
         load_reward(config.task)
-    if mask := _mask_path(config):
+    if mask := getattr(config.optimization, "token_mask_path", None):
         plugins.load_function(mask, "trains")
     return config
 
@@ -39,7 +38,7 @@ def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config
 def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     """The typed config of a resolved one, such as the `config.json` of a run."""
     try:
-        config: Config = _validated(kind, resolved)
+        config: Config = plugins.validated(kind, resolved)
     except ValidationError as error:
         raise UserError(_describe(error, resolved)) from None
     for key, plugin in plugins.held(config):
@@ -52,22 +51,13 @@ def parse_config(kind: type[Config], resolved: dict[str, Any]) -> Config:
     return config
 
 
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    """Made once: it takes as long as a hundred configs."""
-    return TypeAdapter(kind)
-
-
-def _validated(kind: type, resolved: dict[str, Any]) -> Any:
-    """As strict JSON: true is no integer, "3" is no number, and an unknown key is refused."""
-    return _adapter(kind).validate_json(json.dumps(resolved), strict=True, extra="forbid")
-
-
 def complete(resolved: dict[str, Any]) -> dict[str, Any]:
     """The same config with every default, unchecked; an invalid one stays as it is."""
     for kind in AnyConfig.__subclasses__():
         try:
-            completed: dict[str, Any] = json.loads(json.dumps(to_dict(_validated(kind, resolved))))
+            completed: dict[str, Any] = json.loads(
+                json.dumps(to_dict(plugins.validated(kind, resolved)))
+            )
         except (ValidationError, UserError):
             continue
         return completed
@@ -80,8 +70,6 @@ def to_dict(config: AnyConfig) -> dict[str, Any]:
 
 
 def evaluate_jsonnet(path: str) -> dict[str, Any]:
-    if os.path.isdir(path):
-        raise UserError(f"config must be a file, {path} is a directory")
     if not os.path.isfile(path):
         raise UserError(f"config file not found: {path}")
     try:
@@ -162,15 +150,11 @@ def load_reward(task: Task) -> None:
         UserReward.of(task.grading.reward_path).load()
 
 
-def _mask_path(config: AnyConfig) -> str | None:
-    return config.optimization.token_mask_path if isinstance(config, TrainConfig) else None
-
-
 def user_digests(config: AnyConfig) -> dict[str, str]:
     """The SHA-256 of every user's file that the config names, by its path."""
     paths = plugins.files(config)
     if isinstance(config, TrainConfig | SftConfig) and config.task.grading.reward_path is not None:
         paths.append(UserReward.of(config.task.grading.reward_path).path)
-    if mask := _mask_path(config):
+    if mask := getattr(config.optimization, "token_mask_path", None):
         paths.append(mask)
     return {path: plugins.digest(path) for path in paths}

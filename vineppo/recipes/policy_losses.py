@@ -1,10 +1,16 @@
-"""Policy losses beside PPO's: GSPO, by the ratio of whole responses, and CISPO."""
+"""Policy losses beside PPO's, GSPO and CISPO, and PF-PPO's choice of the rollouts that train."""
 
 import math
+import random
+from collections import Counter
+from collections.abc import Sequence
 
 import torch
 
+from vineppo.config.schema import TrainConfig
 from vineppo.losses import Surrogate, clipped_surrogate, token_ratio
+from vineppo.seeds import derive_seed
+from vineppo.types import Rollout, by_problem
 
 
 def sequence_surrogate(
@@ -56,3 +62,31 @@ def weighted_likelihood(
     ratio = token_ratio(logprobs, old_logprobs).detach()
     weight = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
     return Surrogate(-weight * advantages * logprobs, ratio, weight != ratio)
+
+
+def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) -> list[Rollout]:
+    """PF-PPO's rollouts of the policy's epochs, by `filter_weights`.
+
+    It draws as many of each problem as there are, with replacement, so the number of updates stays.
+    Advantages stay those of the whole group.
+    """
+    drawn: list[Rollout] = []
+    for rollouts_G in by_problem(rollouts):
+        weights_G = filter_weights([rollout.reward for rollout in rollouts_G])
+        name = iteration, "resampling", rollouts_G[0].problem.id
+        stream = random.Random(derive_seed(config.seed, *name))
+        drawn += stream.choices(rollouts_G, weights_G, k=len(rollouts_G))
+    return drawn
+
+
+def filter_weights(rewards_G: Sequence[float]) -> list[float]:
+    """PF-PPO's probabilities of drawing a problem's rollouts again, by reward (arXiv:2409.06957).
+
+    Half the best and half the worst, the paper's BW; of one reward all alike. Rewards [9, 5, 5, 1]:
+    [½, 0, 0, ½].
+    """
+    best, worst = max(rewards_G), min(rewards_G)
+    if best == worst:
+        return [1.0 / len(rewards_G)] * len(rewards_G)
+    num_best, num_worst = Counter(rewards_G)[best], Counter(rewards_G)[worst]
+    return [0.5 * (r == best) / num_best + 0.5 * (r == worst) / num_worst for r in rewards_G]

@@ -17,7 +17,7 @@ from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
 from vineppo.losses import cross_entropy, squared_error
 from vineppo.minibatches import UpdateSizes
-from vineppo.models import adapt, resolve_model_path, safetensors_only, save_model
+from vineppo.models import adapt, loading, readable, resolve_model_path, save_model
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import hidden_before_tokens, spread
 from vineppo.types import Rollout, TrainBatch
@@ -152,11 +152,10 @@ def load_classifier(
     `UserError` for a classifier of several labels, for a model that cannot be a classifier, and,
     if `head_init` is None, for one without a head.
     """
-    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     resolved = resolve_model_path(path, key)
-    try:
+    with readable(f"{key} {path}"):
         config = AutoConfig.from_pretrained(resolved)
         has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
         if has_head and config.num_labels != 1:
@@ -164,16 +163,8 @@ def load_classifier(
         if not has_head and head_init is None:
             raise UserError(f"{key} {path} must be a classifier with a head, got none")
         model, report = AutoModelForSequenceClassification.from_pretrained(
-            resolved,
-            num_labels=1,
-            dtype=getattr(torch, form.dtype),
-            attn_implementation=form.attention,
-            output_loading_info=True,
-            use_safetensors=safetensors_only() or None,  # None: either
+            resolved, num_labels=1, **loading(form.dtype, form.attention)
         )
-    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{key} {path} cannot be loaded: {reason}") from None
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"{key} {path} lacks the weights {', '.join(missing) or HEAD}")

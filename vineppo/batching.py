@@ -91,8 +91,7 @@ def _shares_by_prompt(
 ) -> list[list[list[int]]]:
     """Whole groups dealt out to the ranks, longest first, each rank's cut into micro-batches.
 
-    A micro-batch is bounded as whole rows, of the longest prompt and the longest response in it:
-    rows have keys, values and logits of their own all the same.
+    Rows keep keys, values and logits of their own, so they bound a micro-batch.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for index in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
@@ -118,10 +117,9 @@ def _shares_by_prompt(
 
 
 def _cut(descending: Sequence[int], size: int, max_padding: float) -> list[tuple[int, int]]:
-    """Runs of at most `size` times the first length, as few as the limit of padding lets be.
+    """Runs of at most `size` times the first length.
 
-    A run ends where a length falls below a share of its first; the share is the lowest of a grid
-    that keeps the limit.
+    A run ends where a length falls below the lowest share of its first that limits padding enough.
     """
     total, most = sum(descending), size * max(descending, default=0)
     for tightness in _TIGHTNESS:

@@ -110,10 +110,7 @@ class DeepSpeedModule:
         return Update(stats, norm if isfinite(norm) else None)
 
     def named_weights(self, part: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-        """`named_weights` of the module or a part of it, for all ranks to take one at a time.
-
-        A matrix is gathered from its ZeRO-3 shards when its turn comes, and let go after it.
-        """
+        """`named_weights` of a part, gathered from ZeRO-3 shards one at a time on all ranks."""
         import deepspeed
 
         for name, parameter in named_weights(part):
@@ -184,10 +181,7 @@ def _as_floats(numbers_by_batch: Sequence[dict[str, torch.Tensor]]) -> list[dict
 
 
 def _forget_frozen(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """A frozen group keeps no moments: its steps would count in the bias correction of the first.
-
-    DeepSpeed gives every parameter that it reduces a gradient, so that Adam steps it, too.
-    """
+    """A frozen group keeps no moments: steps by 0 would count in Adam's bias correction."""
     for group in optimizer.param_groups:
         if group["lr"] == 0.0:
             for parameter in group["params"]:

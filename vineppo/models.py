@@ -175,7 +175,7 @@ def load_tokenizer(path: str, key: str) -> Any:
 
 
 def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ids that end a response: the tokenizer's, the generation config's, the chat template's."""
+    """The ids that end a response: of tokenizer, generation config and chat template."""
     eos = generation.eos_token_id if generation else None
     ids = [tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])]
     stop_ids = dict.fromkeys(i for i in (*ids, end_of_turn(tokenizer)) if i is not None)

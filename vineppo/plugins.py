@@ -120,10 +120,7 @@ def config_class(role: str, kind: str) -> Any:
 
 @cache
 def find(role: str, kind: str) -> type[Any]:
-    """The class that `kind` names for `role`, for example `find("credit", "vine")`.
-
-    Raises `UserError` for a file or module that cannot be loaded, or that has no such class.
-    """
+    """The class that `kind` names for `role`, for example `find("credit", "vine")`."""
     where, _, name = KINDS[role].get(kind, kind).rpartition(":")
     try:
         module = load_file(where) if where.endswith(".py") else importlib.import_module(where)

@@ -20,9 +20,8 @@ Config = TypeVar("Config", bound=AnyConfig)
 def load_config(kind: type[Config], path: str, assignments: list[str]) -> Config:
     """The config in the jsonnet file `path` with the `dotted.key=value` `assignments` applied.
 
-    A value is read as JSON where it is JSON and as a string elsewhere. Raises `UserError` for a
-    missing file, a jsonnet error (with its line), an unknown or missing key, a wrong type, keys
-    that do not fit each other, and a user's file that cannot be used.
+    A value is read as JSON where it is JSON and as a string elsewhere. Raises `UserError` for every
+    mistake, in a user's file too.
     """
     resolved = evaluate_jsonnet(path)
     for assignment in assignments:

@@ -39,19 +39,15 @@ class GaeCredit(Credit):
         feeding = config.values.credit
         require(
             self.level == "step" or gives_tokens(feeding, config),
-            f"{key}.level must be 'step' with values.credit {feeding} (it values steps), got "
-            "'token'",
+            f"{key}.level must be 'step' with values.credit {feeding}, got 'token'",
         )
         sampled = config.continuations.get(feeding)
         require(
             sampled is None or sampled.states is None,
-            f"values.predictors.{feeding}.states must be null for {key}.kind 'gae' (it takes the "
-            "values of all states)",
+            f"values.predictors.{feeding}.states must be null for {key}.kind 'gae'",
         )
-        adaptive = f"{key}.length_adaptive_alpha"
-        require_one(
-            f"{key}.policy_lambda", adaptive, self.policy_lambda, self.length_adaptive_alpha
-        )
+        lambdas = self.policy_lambda, self.length_adaptive_alpha
+        require_one(f"{key}.policy_lambda", f"{key}.length_adaptive_alpha", *lambdas)
         for name, model in config.value_models.items():
             require(
                 model.learns_from is None or (self.gamma == 1 and not self.bootstraps),

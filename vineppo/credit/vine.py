@@ -45,8 +45,7 @@ class VineCredit(ContinuationCredit):
         sampled = config.continuations.get(config.values.credit or MONTE_CARLO)
         require(
             sampled is None or sampled.states is None or config.rollouts.num_samples >= 2,
-            "rollouts.num_samples must be at least 2 for values of some states (the others' mean "
-            "reward is the baseline before the first of them), got 1",
+            "rollouts.num_samples must be at least 2 for values of some states, got 1",
         )
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:

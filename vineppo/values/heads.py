@@ -130,8 +130,7 @@ def load_value_model(
 ) -> Any:
     """`load_classifier` of `path`, by default the critic's, or else the starting policy.
 
-    Raises `UserError` if the loss reads outputs in another way than the saved critic's loss did. A
-    foreign reward model has no `value_range`: its head is taken as it is.
+    `UserError` if its `value_range` is another than the loss's; a foreign model has none.
     """
     path = path or getattr(critic, "path", None) or policy.path
     model = load_classifier(path, policy, critic.head_init, run_seed)
@@ -148,9 +147,8 @@ def load_classifier(
 ) -> Any:
     """The model at `path` as a classifier with one label, with its own head or else a new one.
 
-    Precision and attention are those of `form`; `key` names the path's key in errors. Raises
-    `UserError` for a classifier of several labels, for a model that cannot be a classifier, and,
-    if `head_init` is None, for one without a head.
+    Precision and attention are those of `form`, and `key` is the path's. Raises `UserError` for
+    several labels and, if `head_init` is None, for a model without a head.
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -184,10 +182,7 @@ def check_size(
     key: str = "critic.path",
     limit: str = "engine.max_model_len",
 ) -> None:
-    """Raises `UserError` for a classifier too small for the tokenizer or its sequences.
-
-    `key` names the model and `limit` the sequences' length in errors.
-    """
+    """Raises `UserError` for a classifier too small for the tokenizer or for `max_length`."""
     rows = model.config.vocab_size
     positions = getattr(model.config, "max_position_embeddings", None)
     for must, least, found in (

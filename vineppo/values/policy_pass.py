@@ -70,10 +70,8 @@ def read_policy(
 def hidden_before_steps(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
     """[S, H] of every rollout of a batch, in float32."""
     assert scores.hidden_BTH is not None, "asked for"
-    return [
-        hidden_TH[[len(rollout.prompt_ids) + span.start for span in rollout.spans_S]]
-        .float()
-        .cpu()
-        .numpy()
-        for hidden_TH, rollout in zip(scores.hidden_BTH, rollouts, strict=False)
-    ]
+    found = []
+    for hidden_TH, rollout in zip(scores.hidden_BTH, rollouts, strict=False):
+        starts_S = [len(rollout.prompt_ids) + span.start for span in rollout.spans_S]
+        found.append(hidden_TH[starts_S].float().cpu().numpy())
+    return found

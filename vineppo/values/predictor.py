@@ -89,10 +89,7 @@ class ValuePredictor:
     def at_checkpoint(
         cls, name: str, config: TrainConfig, options: Any, directory: Path | None
     ) -> "ValuePredictor | None":
-        """A frozen predictor from a checkpoint's `directory / name` (`save_hf`), None: untrained.
-
-        Returns None if that folder is missing.
-        """
+        """A frozen one from `directory / name`, if that is there; None: as training starts."""
         predictor = cls(name, config, options)
         predictor.is_frozen = True
         if directory is not None and predictor._learned(predictor.state()):
@@ -166,21 +163,16 @@ class ValuePredictor:
         """Sets the values that neither a stream nor the policy's pass has set."""
 
     def estimate_branches(self, branches: Sequence[Rollout], rollouts: Sequence[Rollout]) -> None:  # noqa: ARG002
-        """`estimate` for rollouts that leave one of `rollouts` at a state, under its index.
-
-        `rollouts` are an iteration's, with their values. A branch has no reward.
-        """
+        """`estimate` for branches without a reward, which leave one of `rollouts` at a state."""
         self.estimate(branches)
 
     def estimate_after(self, rollouts: Sequence[Rollout]) -> None:
-        """Sets `values_after` of responses that the budget cut off, if the credit bootstraps.
-
-        It values a branch of one token more, because a value is of the tokens before it.
-        """
+        """Sets `values_after` of responses that the budget cut off, if the credit bootstraps."""
         config = self.config
         if self.gives == "steps" or config.max_valued_tokens == config.sampling.max_tokens:
             return
         cut_off = [rollout for rollout in rollouts if rollout.finish_reason == "length"]
+        # A value is of the tokens before it: one token more.
         longer = [replace(r, response_ids=(*r.response_ids, 0), tokens_T={}) for r in cut_off]
         if longer:
             self.estimate_branches(longer, rollouts)

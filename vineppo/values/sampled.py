@@ -74,8 +74,7 @@ class SampledValues(ValuePredictor):
     ) -> None:
         """A sampled state serves all rollouts that pass it; its tokens count for the first.
 
-        A state that nobody sampled has no returns, and the value NaN. If several replicas sampled
-        a state, their draws have the same seeds and count once; the tokens count twice.
+        The draws of several replicas at a state have the same seeds and count once.
         """
         value_of: dict[StateKey, StateValue] = {}
         for key, value in chain.from_iterable(values.items() for values in found_R):
@@ -110,14 +109,12 @@ class SampledStream:
     """Collects the values of an iteration while its rollouts are being sampled.
 
     The number of draws of a state is fixed before any number is seen, so the means are unbiased.
-    The order of the rollouts changes neither seeds nor values. `budget_left` counts the tokens
-    that unfinished draws may have at most.
     """
 
     def __init__(self, predictor: SampledValues, sampler: Sampler, iteration: int) -> None:
         self._predictor, self._sampler, self._iteration = predictor, sampler, iteration
         self._states: dict[StateKey, _Drawn] = {}
-        self.budget_left = 0
+        self.budget_left = 0  # tokens that unfinished draws may have at most
 
     def budget(self, rollout: Rollout, first: int = 0) -> int:
         """The most tokens that the draws of the states from `first` on may have.

@@ -62,11 +62,7 @@ class ValueModel(ValuePredictor):
 
 
 class FrozenValueModel(ValueModel):
-    """A critic as a checkpoint has it, or as training starts.
-
-    At a checkpoint it is on the GPU, if there is one. In training `start` moves it there, because
-    the engine first measures an empty GPU.
-    """
+    """A critic as a checkpoint has it, or as training starts, when `start` puts it on the GPU."""
 
     def __init__(
         self, name: str, config: TrainConfig, critic: CriticConfig, path: str | None

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EngineConfig(PluginConfig):
-    """An engine by its keys; `build` starts it.
-
-    Configs are read where no engine can start: `build` imports the engine's library, and the module
-    of a config does not.
-    """
+    """An engine by its keys; only `build` imports its library, as configs are read without it."""
 
     dtype: Dtype
     max_model_len: Count

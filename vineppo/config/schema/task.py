@@ -65,8 +65,7 @@ class EnvironmentConfig(PluginConfig):
         segmenter, what = config.credit.segmenter.kind, f"{key} of kind {self.kind!r}"
         require(
             segmenter == "turns",
-            f"credit.segmenter.kind must be 'turns' for {what} (a step is a turn and its answer), "
-            f"got {segmenter!r}",
+            f"credit.segmenter.kind must be 'turns' for {what}, got {segmenter!r}",
         )
         grading = config.task.grading
         for other, value in (

@@ -104,8 +104,7 @@ class ReturnsReader(PredictorConfig):
     def check(self, key: str, config: "TrainConfig") -> None:
         require(
             sampled_by(f"{key}.of", self.of, config).states is None,
-            f"{key}.of must be a predictor whose states is null (it reads the returns of all "
-            f"states), got {self.of}",
+            f"{key}.of must be a predictor whose states is null, got {self.of}",
         )
 
 
@@ -167,19 +166,16 @@ class CriticConfig(PredictorConfig):
             check_rewards_within(*self.loss.bounds, f"{key}.loss", config)
             require(
                 config.reference.kl_in == "loss",
-                f"{key}.loss.kind must be 'squared_error' when reference.kl_in is 'reward' (the KL "
-                "has no bound), got 'cross_entropy'",
+                f"{key}.loss.kind must be 'squared_error' when reference.kl_in is 'reward', got "
+                "'cross_entropy'",
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticConfig):
-    """A value model of its own, with its own update; `path` null: from the starting policy.
+    """A value model of its own, with its own update."""
 
-    A reward model (`*ForSequenceClassification`, one label) keeps its head; a causal LM gets a
-    new one.
-    """
-
+    # A reward model (`*ForSequenceClassification`) keeps its head; null: the starting policy.
     path: Name | None = None
     # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
     learns_from: Name | None = None
@@ -202,13 +198,13 @@ class SeparateCritic(AdamConfig, CriticConfig):
         states = sampled_by(f"{key}.learns_from", self.learns_from, config).states
         require(
             states is None or states.is_by_prefix,
-            f"{key}.learns_from must be a predictor whose states are null or follow from the "
-            f"tokens before them, such as 'coin' or 'expected', got {self.learns_from}",
+            f"{key}.learns_from must be a predictor whose states are null, 'coin' or 'expected', "
+            f"got {self.learns_from}",
         )
         require(
             config.reference.kl_in == "loss",
-            f"{key}.learns_from must be null where reference.kl_in is 'reward' (continuations hold "
-            f"no KL), got {self.learns_from}",
+            f"{key}.learns_from must be null where reference.kl_in is 'reward', got "
+            f"{self.learns_from}",
         )
 
 

@@ -61,7 +61,7 @@ def build_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     parser.add_argument("--quick", action="store_true", help="one small run, to try it")
     parser.add_argument("--model", metavar="NAME_OR_DIR", help="default: the demo's policy")
-    add_set(parser, "of the benchmark's config, after all that it sets itself")
+    add_set(parser)
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
     return parser
 

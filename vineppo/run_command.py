@@ -19,14 +19,14 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_set(command: argparse.ArgumentParser, help_text: str | None = None) -> None:
+def add_set(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="dotted.key=value",
         dest="assignments",
-        help=help_text,
+        help="a key of the config and its value; may be repeated",
     )
 
 

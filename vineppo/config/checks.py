@@ -29,10 +29,6 @@ def check_train(config: TrainConfig) -> None:
 
 def check_sft(config: SftConfig) -> None:
     """Like `check_train`, for `vineppo sft`."""
-    require(
-        config.task.environment is None,
-        "task.environment must be null for `vineppo sft` (a demonstration is one turn)",
-    )
     shape = config.model.architecture
     require_one("model.path", "model.architecture", config.model.path, shape)
     if shape is not None:

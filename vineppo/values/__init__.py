@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vineppo.config.schema import PredictorConfig, TrainConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.models import LoadedModel
 from vineppo.values.predictor import ValuePredictor
 
@@ -11,9 +11,8 @@ __all__ = ["ValuePredictor", "build_predictors", "feeding_predictor", "predictor
 
 def build_predictors(config: TrainConfig, loaded: LoadedModel | None) -> list[ValuePredictor]:
     """The estimator's continuations, the critic, and `values.predictors`."""
-    return [
-        keys.predictor.build(name, config, keys, loaded) for name, keys in _in_order(config).items()
-    ]
+    held = config.predictors.items()
+    return [keys.predictor.build(name, config, keys, loaded) for name, keys in held]
 
 
 def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePredictor]:
@@ -23,7 +22,7 @@ def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePred
     """
     loaded = [
         keys.predictor.at_checkpoint(name, config, keys, directory)
-        for name, keys in _in_order(config).items()
+        for name, keys in config.predictors.items()
     ]
     return [predictor for predictor in loaded if predictor is not None]
 
@@ -31,8 +30,3 @@ def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePred
 def feeding_predictor(config: TrainConfig) -> str | None:
     """The name of the predictor whose values the credit estimator takes, if any."""
     return config.values.credit or config.credit.fed_by
-
-
-def _in_order(config: TrainConfig) -> dict[str, PredictorConfig]:
-    """Predictors that read others' values come last."""
-    return dict(sorted(config.predictors.items(), key=lambda item: item[1].values_of is not None))

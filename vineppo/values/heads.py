@@ -134,8 +134,9 @@ def load_value_model(
     """
     path = path or getattr(critic, "path", None) or policy.path
     model = load_classifier(path, policy, critic.head_init, run_seed)
-    saved, expected = getattr(model.config, "value_range", ...), _value_range(critic.loss)
-    if saved is not ... and saved != expected:
+    expected = critic.loss.bounds and [*critic.loss.bounds]
+    saved = getattr(model.config, "value_range", expected)
+    if saved != expected:
         raise UserError(
             f"critic.path {path}: its value_range {saved} must be that of critic.loss, {expected}"
         )
@@ -205,7 +206,7 @@ def save_value_model(
     `value_range` [low, high]: V = low + (high − low) · sigmoid(output + `value_offset`); null: V is
     the sum.
     """
-    model.config.value_range = _value_range(loss)
+    model.config.value_range = loss.bounds and [*loss.bounds]
     model.config.value_offset = float(model.score.offset.nan_to_num(0.0))
     set_padding(model, tokenizer)
     save_model(model, tokenizer, weights, directory, left_out=f"{HEAD}.offset")
@@ -216,7 +217,3 @@ def set_padding(model: Any, tokenizer: Any) -> None:
     if model.config.pad_token_id is None:
         padding = tokenizer.pad_token_id
         model.config.pad_token_id = tokenizer.eos_token_id if padding is None else padding
-
-
-def _value_range(loss: ValueLoss) -> list[float] | None:
-    return loss.bounds and [*loss.bounds]

@@ -230,9 +230,10 @@ class TrainConfig(AnyConfig):
 
     @property
     def predictors(self) -> dict[str, PredictorConfig]:
-        """All of the run: the estimator's continuations, the critic, and `values.predictors`."""
-        of_estimator = {MONTE_CARLO: self.credit.monte_carlo, CRITIC: self.critic}
-        return {k: x for k, x in of_estimator.items() if x is not None} | self.values.predictors
+        """All of the run; those that read others' values come last."""
+        held = {MONTE_CARLO: self.credit.monte_carlo, CRITIC: self.critic} | self.values.predictors
+        found = {name: keys for name, keys in held.items() if keys is not None}
+        return dict(sorted(found.items(), key=lambda item: item[1].values_of is not None))
 
     @property
     def continuations(self) -> dict[str, MonteCarloValues]:

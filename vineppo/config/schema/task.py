@@ -61,7 +61,7 @@ class EnvironmentConfig(PluginConfig):
         from vineppo.config.schema import TrainConfig
 
         if not isinstance(config, TrainConfig):
-            return  # `vineppo sft` takes no environment
+            raise UserError(f"config: {key} must be null for `vineppo sft`")
         segmenter, what = config.credit.segmenter.kind, f"{key} of kind {self.kind!r}"
         require(
             segmenter == "turns",

@@ -15,32 +15,23 @@ _NEWLINE_RUN = re.compile(r"\n(?:[ \t\r]*+\n)*+")
 _ANSWER_LINE = re.compile(r"[ \t]*####")
 
 
-def line_cuts(text: str) -> list[int]:
-    """Positions after each run of newlines: VinePPO's rule for GSM8K (arXiv:2410.01679).
+@dataclass(frozen=True)
+class LinesSegmenter(TextSegmenter):
+    """One step a line: VinePPO's rule for GSM8K (arXiv:2410.01679).
 
     Blank lines form no step. A line that begins with `####` belongs to the step that it restates.
 
-    >>> line_cuts("2+3=5\\n\\n5*2=10\\n#### 10")
+    >>> LinesSegmenter("lines").cuts("2+3=5\\n\\n5*2=10\\n#### 10")
     [7]
-    """
-    first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
-    return [
-        match.end()
-        for match in _NEWLINE_RUN.finditer(text)
-        if first_word < match.end() < end and not _ANSWER_LINE.match(text, match.end())
-    ]
-
-
-@dataclass(frozen=True)
-class LinesSegmenter(TextSegmenter):
-    """One step a line; a line that starts with `####` belongs to the step before it.
-
-    >>> LinesSegmenter("lines").spans(["1+1", "\\n", "=2", "</s>"])
-    (StepSpan(start=0, end=2), StepSpan(start=2, end=4))
     """
 
     def cuts(self, text: str) -> Sequence[int]:
-        return line_cuts(text)
+        first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
+        return [
+            match.end()
+            for match in _NEWLINE_RUN.finditer(text)
+            if first_word < match.end() < end and not _ANSWER_LINE.match(text, match.end())
+        ]
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,10 @@ def _parse(content: bytes, where: str, expected: str) -> object:
         raise UserError(f"{where}: must be {expected}, got invalid JSON ({error})") from error
 
 
-def read_hub(
-    path: str, name: str | None, split: str, key: str, instead: str
-) -> Iterator[tuple[str, Row]]:
+def read_hub(path: str, name: str | None, split: str, instead: str) -> Iterator[tuple[str, Row]]:
     """(where, row) for every row of a split of the hub's data set `path`, of its subset `name`.
 
-    Raises UserError where it fails, naming the config's `key` and what may be given `instead`.
+    Raises UserError where it fails, which says what may be given `instead`.
     """
     from datasets import load_dataset  # a second's import that local files do not need
 
@@ -91,7 +89,8 @@ def read_hub(
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise UserError(
-            f"{key} {source} cannot be loaded ({type(error).__name__}: {reason}); give {instead}"
+            f"task.hub_path {source} cannot be loaded ({type(error).__name__}: {reason}); "
+            f"give {instead}"
         ) from error
     return _numbered(source, dataset)
 

@@ -195,15 +195,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
     def learns(self) -> bool:
         return True
 
-    @property
-    def num_models(self) -> int:
-        return 1
-
-    @property
-    def asked(self) -> str:
-        """The question behind every state; "": none, and it values every token."""
-        return ""
-
     def check(self, key: str, config: "TrainConfig") -> None:
         super().check(key, config)
         if self.learns_from is None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
 from vineppo.minibatches import micro_batches, summarize
-from vineppo.models import LoadedModel, llama_config, load_model, with_adapters
+from vineppo.models import LoadedModel, load_model, with_adapters
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, rate_of
@@ -44,7 +45,7 @@ def sft(config: SftConfig, directory: Path) -> None:
         return Models(policy)
 
     with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
-        session.sleep_engine()
+        session.sampler.engine.sleep()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             seed = derive_seed(config.seed, "demonstrations", epoch)
@@ -54,7 +55,7 @@ def sft(config: SftConfig, directory: Path) -> None:
             if session.is_evaluation_due(iteration):
                 session.wake_engine(with_new_weights=True)
                 metrics |= session.evaluate_if_due(iteration)
-                session.sleep_engine()
+                session.sampler.engine.sleep()
             session.finish_iteration(iteration, metrics)
 
 
@@ -157,6 +158,23 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
         seed = derive_seed(config.seed, "initial weights")
         write_new_model(model.architecture, initial, seed, config.task.build_tokenizer())
     return run, load_model(str(initial), model.dtype, model.attention)
+
+
+def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
+    """The HF config of a new Llama with tied embeddings for `tokenizer`."""
+    from transformers import LlamaConfig
+
+    sizes = asdict(architecture)
+    return LlamaConfig(
+        num_hidden_layers=sizes.pop("num_layers"),
+        num_attention_heads=sizes.pop("num_heads"),
+        **sizes,
+        vocab_size=len(tokenizer),
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
 
 def write_new_model(

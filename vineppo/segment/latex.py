@@ -89,11 +89,7 @@ def _is_currency(text: str, start: int, end: int) -> bool:
 
 
 def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
-    """Positions at which a long formula may be cut, and whether each is a line end.
-
-    They are behind line ends (`\\\\`) and before relation signs, outside of braces, brackets,
-    `\\left…\\right` and matrices.
-    """
+    """(position, is_line_end) of each cut of a long formula, outside of brackets and matrices."""
     depth = 0
     end = formula.start if formula.is_picture else formula.end
     for match in _FORMULA_PART.finditer(text, formula.start, end):

@@ -119,10 +119,7 @@ class Grader(AbstractContextManager["Grader"]):
         return self._user_reward is not None and self._user_reward.reads_special_tokens
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the last call; the counters start anew, and failures are forgotten.
-
-        Timeouts, worker deaths and errors count comparisons, not the responses that share one.
-        """
+        """Counts since the last call; a failed comparison counts once, and will be made anew."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             while self._failed:

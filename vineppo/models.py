@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from vineppo.config.schema import Adapters, LlamaArchitecture, TrainConfig
+from vineppo.config.schema import Adapters, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
@@ -176,23 +176,6 @@ def load_tokenizer(path: str, key: str) -> Any:
 
 def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
-    """The HF config of a new Llama with tied embeddings for `tokenizer`."""
-    from transformers import LlamaConfig
-
-    sizes = asdict(architecture)
-    return LlamaConfig(
-        num_hidden_layers=sizes.pop("num_layers"),
-        num_attention_heads=sizes.pop("num_heads"),
-        **sizes,
-        vocab_size=len(tokenizer),
-        tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
 
 
 def find_stop_ids(generation: Any, tokenizer: Any) -> tuple[int, ...]:

@@ -86,25 +86,6 @@ class StateValue:
 
 
 @dataclass(frozen=True)
-class Choices:
-    """The policy's choices at the U tokens of a response where it was in doubt.
-
-    `positions_U` are the tokens' places in the response and `steps_U` their steps, from 0. `ids_UK`
-    are the likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK`
-    (nats); `chosen_U` is the sampled token's place among them, or −1. `hidden_UH` are the last
-    hidden states before the tokens, `root_H` before the response.
-    """
-
-    positions_U: "np.ndarray"
-    ids_UK: "np.ndarray"
-    logprobs_UK: "np.ndarray"
-    chosen_U: "np.ndarray"
-    steps_U: "np.ndarray"
-    hidden_UH: "np.ndarray"
-    root_H: "np.ndarray"
-
-
-@dataclass(frozen=True)
 class Turn:
     """Tokens [start, end) of a response that the policy wrote at one go, and what they earned.
 
@@ -199,7 +180,7 @@ class Rollout(TokenSequence):
     greedy_reward: float | None = None
     values_after: dict[str, float] = field(default_factory=dict)
     hidden_SH: "np.ndarray | None" = field(default=None, repr=False, compare=False)
-    choices: Choices | None = field(default=None, repr=False, compare=False)
+    choices: Any = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, int]:

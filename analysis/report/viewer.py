@@ -115,12 +115,12 @@ def _problem(rows: Sequence[Row], source: Source, num_responses: int) -> Data:
 
 
 def _response(row: Row, source: Source) -> Data:
-    from vineppo.segment.token_texts import backend_token_texts  # its package imports torch
+    from vineppo.segment.token_texts import token_texts  # its package imports torch
 
     edges = [*row["step_starts"], len(row["response_ids"])]
     texts: list[str | None] = [None] * len(row["step_starts"])
     if source.backend is not None:
-        pieces = backend_token_texts(source.backend, row["response_ids"])
+        pieces = token_texts(source.backend, row["response_ids"])
         texts = ["".join(pieces[start:end]) for start, end in pairwise(edges)]
     return {
         "index": row["rollout_index"],

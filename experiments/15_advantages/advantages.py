@@ -296,13 +296,13 @@ def critical_steps(steps: pd.DataFrame, values: pd.DataFrame, num_steps: int) ->
 
 def with_texts(steps: pd.DataFrame, rollouts: Sequence[Row], tokenizer: Any) -> Iterator[Row]:
     """The rows of `CRITICAL`, with their texts where a tokenizer tells them."""
-    from vineppo.segment.token_texts import backend_token_texts
+    from vineppo.segment.token_texts import token_texts
 
     for step in steps.to_dict("records"):
         row = {name: value for name, value in step.items() if name in CRITICAL.columns}
         if tokenizer is not None:
             rollout = rollouts[step["rollout"]]
-            pieces = backend_token_texts(tokenizer, rollout["response_ids"])
+            pieces = token_texts(tokenizer, rollout["response_ids"])
             first, end = [*rollout["step_starts"], len(pieces)][step["step_index"] :][:2]
             row["prompt"] = tokenizer.decode(rollout["prompt_ids"], skip_special_tokens=False)
             row["step_text"] = "".join(pieces[first:end])

@@ -12,13 +12,12 @@ from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.models import load_model
+from vineppo.recipes.choice_values import SURE, Choices
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import Posterior, bounded_differences
 from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
-from vineppo.types import Choices
 from vineppo.values import build_predictors, predictors_at
-from vineppo.values.policy_pass import SURE, choices_of
 
 OWN = Posterior.Config(
     kind="posterior", num_candidates=3, size=32, learning_rate=1e-2, weight_decay=0.05,
@@ -157,7 +156,7 @@ def test_choices_are_those_of_the_policys_pass(configs):
     with torch.no_grad():
         scores = TokenScores(**module(batch, options))
         logits_TV = loaded.model(torch.tensor([[*one.prompt_ids, *ids]])).logits[0, 1:-1]
-    found, _ = choices_of(scores, [one, one])
+    found, _ = made.choices_of(scores, [one, one])
     logprobs_TV = torch.log_softmax(logits_TV[:, : module.num_token_ids] / 0.7, -1)
     expected = [t for t in range(len(ids)) if logprobs_TV[t].max().exp() < SURE]
     assert found.positions_U.tolist() == expected

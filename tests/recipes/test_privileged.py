@@ -12,9 +12,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast
 
-from vineppo.recipes.choice_values import ChoiceBatch, Sample
+from vineppo.recipes.choice_values import ChoiceBatch, Choices, Sample
 from vineppo.recipes.privileged import Pointer, Privileged
-from vineppo.types import Choices, Problem
+from vineppo.types import Problem
 
 OWN = Privileged.Config(
     kind="privileged", num_candidates=3, learning_rate=3e-3, weight_decay=0.05,

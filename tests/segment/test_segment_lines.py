@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.segment.kinds import line_cuts
+from vineppo.segment.kinds import LinesSegmenter
 
 GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k" / "test.jsonl"
 
 
 def parts(text):
-    edges = [0, *line_cuts(text), len(text)]
+    edges = [0, *LinesSegmenter("lines").cuts(text), len(text)]
     return [text[start:end] for start, end in pairwise(edges)]
 
 

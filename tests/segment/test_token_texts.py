@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from vineppo.errors import UserError
-from vineppo.segment.token_texts import backend_token_texts, token_texts
+from vineppo.segment.token_texts import token_texts
 
 LINES = ["Hello 😀 world. So 3.14 = x\n", "naïve café 中文 👩‍👩‍👧 e\u0301\n", "  indented\n\n"]
 
@@ -63,14 +63,14 @@ def test_a_character_of_several_tokens_comes_with_the_last():
     backend = byte_level()
     ids = backend.encode("a 中").ids
     assert len(ids) == 5  # "a", " ", and three bytes, none of which was merged
-    assert backend_token_texts(backend, ids) == ["a", " ", "", "", "中"]
+    assert token_texts(backend, ids) == ["a", " ", "", "", "中"]
 
 
 def test_only_the_very_first_blank_of_a_sentencepiece_text_is_dropped():
     backend = sentencepiece_like()
     words = ["▁So", "\n", "▁So", "▁", "▁x", "=", "</s>"]
     ids = [backend.token_to_id(word) for word in words]
-    pieces = backend_token_texts(backend, ids)
+    pieces = token_texts(backend, ids)
     assert pieces == ["So", "\n", " So", " ", " x", "=", "</s>"]
     assert "".join(pieces) == backend.decode(ids, skip_special_tokens=False)
 
@@ -84,7 +84,7 @@ def test_any_ids_give_one_piece_each_and_complete_text_whole(make):
     for _ in range(2000):
         # Bytes among the ids give broken UTF-8 in most texts; the last three ids are unknown.
         ids = [generator.randrange(generator.choice([128, 128, vocab_size + 3])) for _ in range(6)]
-        pieces = backend_token_texts(backend, ids)
+        pieces = token_texts(backend, ids)
         text = backend.decode(ids, skip_special_tokens=False)
         assert len(pieces) == len(ids)
         if "\ufffd" not in text:
@@ -97,7 +97,7 @@ def test_broken_bytes_do_not_stop_the_text_after_them():
     backend = sentencepiece_like()
     good = [backend.token_to_id(word) for word in ("▁So", "=", "\n", "a", "=")]
     # 0x41 is given out as "A" before 0xFF turns the run of bytes into no UTF-8 at all.
-    pieces = backend_token_texts(backend, [0x41, 0xFF, *good])
+    pieces = token_texts(backend, [0x41, 0xFF, *good])
     assert pieces[0] == "A"
     assert "".join(pieces).endswith("So=\na=")
 

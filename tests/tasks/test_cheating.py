@@ -15,7 +15,7 @@ from support.task_configs import GRADING
 from vineppo.tasks.equivalence import compare_at_once, is_equivalent
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import normalize, squeeze
-from vineppo.tasks.published import gsm8k_problem, math_problem
+from vineppo.tasks.published import Gsm8kTask, MathTask
 from vineppo.types import Problem
 
 _STEP = re.compile(r"<<([^<>=\n]*)=([^<>\n]*)>>")
@@ -35,7 +35,7 @@ def _undone(worked: str) -> str | None:
 def test_a_computation_left_undone_is_no_answer() -> None:
     num_right = 0
     for row in data_rows("gsm8k/test.jsonl"):
-        answer = gsm8k_problem(row, "", "").answer
+        answer = Gsm8kTask.problem(row, "", "").answer
         expression = _undone(row["answer"])
         if expression is None or re.fullmatch(r"[0-9.]+", expression.strip()):
             continue
@@ -64,7 +64,7 @@ def test_a_formula_of_the_question_is_no_answer() -> None:
     with Grader(replace(GRADING, extraction="boxed", num_workers=2)) as grader:
         futures = []
         for index, row in enumerate(rows):
-            problem = math_problem(row, "", "")
+            problem = MathTask.problem(row, "", "")
             texts = dict.fromkeys(
                 next(filter(None, match.groups())) for match in _FORMULA.finditer(row["problem"])
             )
@@ -98,9 +98,9 @@ _RIGHT = {
 @pytest.mark.parametrize("every", grid(500, slow=[1]))
 def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
     rows = [data_rows(f"math_prm800k_split/{split}.jsonl") for split in ("train", "test")]
-    answers = {math_problem(row, "", "").answer for row in (*rows[0], *rows[1])}
+    answers = {MathTask.problem(row, "", "").answer for row in (*rows[0], *rows[1])}
     answers |= {
-        gsm8k_problem(row, "", "").answer
+        Gsm8kTask.problem(row, "", "").answer
         for split in ("train", "test")
         for row in data_rows(f"gsm8k/{split}.jsonl")
     }
@@ -122,7 +122,7 @@ def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
     [("math_prm800k_split/train", "2", 332), ("gsm8k/train", "4", 210)],
 )
 def test_the_best_constant_is_paid_its_luck(name: str, guess: str, num_right: int) -> None:
-    read = gsm8k_problem if name.startswith("gsm8k") else math_problem
+    read = Gsm8kTask.problem if name.startswith("gsm8k") else MathTask.problem
     answers = [read(row, "", "").answer for row in data_rows(f"{name}.jsonl")]
     right = {
         constant: sum(compare_at_once(answer, constant) is True for answer in answers)
@@ -149,7 +149,7 @@ _FORMS: tuple[Callable[[str], str], ...] = (
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_every_answer_of_math_is_right_in_other_notations(split: str) -> None:
     rows = data_rows(f"math_prm800k_split/{split}.jsonl")
-    answers = {math_problem(row, "", "").answer for row in rows}
+    answers = {MathTask.problem(row, "", "").answer for row in rows}
     wrong = {
         (answer, form(answer))
         for answer in answers

@@ -16,9 +16,9 @@ from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.informed import View, ViewConfig
-from vineppo.recipes.sft import encode_demonstrations
+from vineppo.recipes.sft import encode_demonstration, encode_demonstrations
 from vineppo.tasks.data_text import as_text, encode
-from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.tasks.prompts import encode_prompt
 from vineppo.types import Problem
 
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}

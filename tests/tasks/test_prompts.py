@@ -5,7 +5,8 @@ from transformers import PreTrainedTokenizerFast
 from vineppo.config.schema import ChatPrompt, TemplatePrompt
 from vineppo.errors import UserError
 from vineppo.recipes.arithmetic import build_tokenizer
-from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.recipes.sft import encode_demonstration
+from vineppo.tasks.prompts import encode_prompt
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{{ '1' if m.role == 'user' else '0' }}={{ m.content }}\n"

@@ -13,11 +13,7 @@ from support.task_configs import gsm8k_config, math_config, olympiadbench_config
 from vineppo.errors import UserError
 from vineppo.recipes.evaluation_sets import olympiadbench_problem, svamp_problem
 from vineppo.tasks import load_split, load_task
-from vineppo.tasks.published import (
-    PublishedTask,
-    gsm8k_problem,
-    math_problem,
-)
+from vineppo.tasks.published import Gsm8kTask, MathTask, PublishedTask
 from vineppo.tasks.rows import Row
 from vineppo.types import Problem
 
@@ -36,20 +32,20 @@ def _without(row: Row, field: str) -> Row:
 
 
 def test_math_row() -> None:
-    problem = math_problem(MATH_ROW, "file: row 1", "math/train/0")
+    problem = MathTask.problem(MATH_ROW, "file: row 1", "math/train/0")
     assert problem == Problem("math/train/0", "1/2?", "0.5", r"It is $\boxed{\frac{1}{2}}$.")
-    first_release = math_problem(_without(MATH_ROW, "answer"), "file: row 1", "")
+    first_release = MathTask.problem(_without(MATH_ROW, "answer"), "file: row 1", "")
     assert first_release.answer == r"\frac{1}{2}"
 
 
 def test_a_math_question_that_asks_for_several_answers_has_those_of_all_boxes() -> None:
     solution = r"Hence $k = \boxed{5}$ or $k = \boxed{-3}$."
     row = {"problem": "Find $k$.\n", "solution": solution, "answer": "-3"}
-    problem = math_problem(row, "", "")
+    problem = MathTask.problem(row, "", "")
     assert (problem.question, problem.answer) == ("Find $k$.", "-3")  # either will do
     row["problem"] = "Find $k$. Enter all the solutions, separated by commas."
-    assert math_problem(row, "", "").answer == "5, -3"
-    assert math_problem({**row, "answer": "70,110"}, "", "").answer == "70, 110"
+    assert MathTask.problem(row, "", "").answer == "5, -3"
+    assert MathTask.problem({**row, "answer": "70,110"}, "", "").answer == "70, 110"
 
 
 @pytest.mark.parametrize(("answer", "expected"), [(51.0, "51"), (2.5, "2.5"), ("10.0", "10")])
@@ -78,14 +74,22 @@ def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
 @pytest.mark.parametrize(
     ("read", "row", "message"),
     [
-        (math_problem, _without(MATH_ROW, "problem"), "must have the field 'problem', got ['ans"),
         (
-            math_problem,
+            MathTask.problem,
+            _without(MATH_ROW, "problem"),
+            "must have the field 'problem', got ['ans",
+        ),
+        (
+            MathTask.problem,
             {**MATH_ROW, "solution": "So\nx = 5."},
             r"solution must hold its answer in a \boxed{}, got 'So\nx = 5.'",
         ),
-        (math_problem, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
-        (gsm8k_problem, {"question": "?", "answer": "6 #"}, "answer must end with '#### <number>'"),
+        (MathTask.problem, {**MATH_ROW, "solution": r"\boxed{5"}, "solution must hold its answer"),
+        (
+            Gsm8kTask.problem,
+            {"question": "?", "answer": "6 #"},
+            "answer must end with '#### <number>'",
+        ),
         (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": None}, "final_answer must be a"),
         (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": ["1", "2"]}, "final_answer must"),
     ],
@@ -148,7 +152,7 @@ def test_the_hub_s_data_sets_and_local_files_give_the_same(
 )
 def test_gsm8k_row(final: str, expected: str) -> None:
     worked = f"She has 2*3=<<2*3=6>>6, $<<1+1=2>>2.\n####{final}"
-    problem = gsm8k_problem({"question": "?", "answer": worked}, "file: row 1", "gsm8k/train/0")
+    problem = Gsm8kTask.problem({"question": "?", "answer": worked}, "file: row 1", "gsm8k/train/0")
     assert problem.answer == expected
     assert problem.solution == f"She has 2*3=6, $2.\n####{final}"
 
@@ -174,7 +178,7 @@ def test_all_of_math() -> None:
     # PRM800K's answers are those of the last boxes; ours would be found without them.
     rows = data_rows("math_prm800k_split/train.jsonl")
     for row, problem in zip(rows, data.train_P, strict=True):
-        assert math_problem(_without(row, "answer"), "", problem.id) == problem
+        assert MathTask.problem(_without(row, "answer"), "", problem.id) == problem
 
 
 def test_all_of_svamp() -> None:

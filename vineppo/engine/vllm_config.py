@@ -36,10 +36,6 @@ class VllmConfig(EngineConfig):
         is_launched = on_gpu and "RANK" in os.environ
         return {"distributed_executor_backend": "external_launcher" if is_launched else "uni"}
 
-    @property
-    def cached_block(self) -> int:
-        return self.block_size
-
 
 def check_installed(kind: str) -> None:
     if find_spec("vllm") is None:

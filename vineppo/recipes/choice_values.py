@@ -32,17 +32,68 @@ from vineppo.errors import naming
 from vineppo.models import LoadedModel, load_tokenizer
 from vineppo.seeds import derive_seed
 from vineppo.tasks.data_text import as_text, encode
-from vineppo.types import Choices, Problem, Rollout
+from vineppo.types import Problem, Rollout
 from vineppo.values.predictor import ValuePredictor
 
 if TYPE_CHECKING:
     from vineppo.rollouts import Prompt
+    from vineppo.token_scores import TokenScores
 
 FIRST_STEPS = 8  # times as many steps of Adam, without rewards, come before the first with them
 AVERAGE = 0.98  # of the weights over the steps of Adam, whose average values the states
 REWARD_MEMORY = 0.8  # of the running mean reward, an iteration
 EVIDENCE_MEMORY = 0.9  # of how well the differences foretold the rewards
 PRIOR_REWARD = 0.5  # before the first
+SURE = 0.99  # the probability from which on a token counts as no choice
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The policy's choices at the U tokens of a response where it was in doubt.
+
+    `positions_U` are the tokens' places in the response and `steps_U` their steps, from 0. `ids_UK`
+    are the likeliest token ids there, with the tempered policy's log-probabilities `logprobs_UK`
+    (nats); `chosen_U` is the sampled token's place among them, or −1. `hidden_UH` are the last
+    hidden states before the tokens, `root_H` before the response.
+    """
+
+    positions_U: np.ndarray
+    ids_UK: np.ndarray
+    logprobs_UK: np.ndarray
+    chosen_U: np.ndarray
+    steps_U: np.ndarray
+    hidden_UH: np.ndarray
+    root_H: np.ndarray
+
+
+def choices_of(scores: "TokenScores", rollouts: Sequence[Rollout]) -> list[Choices]:
+    """The tokens of every rollout whose likeliest candidate had less than `SURE`."""
+    logprobs_BTK, ids_BTK = scores.candidate_logprobs_BTK, scores.candidate_ids_BTK
+    assert scores.hidden_BTH is not None, "asked for"
+    assert logprobs_BTK is not None, "asked for"
+    assert ids_BTK is not None, "asked for"
+    found = []
+    for b, rollout in enumerate(rollouts):
+        response = slice(len(rollout.prompt_ids), len(rollout))
+        logprobs_TK = logprobs_BTK[b, response]
+        places_U = (logprobs_TK[:, 0] < math.log(SURE)).nonzero()[:, 0]
+        ids_UK = ids_BTK[b, response][places_U].cpu().numpy()
+        positions_U = places_U.cpu().numpy()
+        is_chosen_UK = ids_UK == np.array(rollout.response_ids, np.int64)[positions_U, None]
+        hidden_TH = scores.hidden_BTH[b, response]
+        starts_S = [span.start for span in rollout.spans_S]
+        found.append(
+            Choices(
+                positions_U=positions_U,
+                ids_UK=ids_UK.astype(np.int32),
+                logprobs_UK=logprobs_TK[places_U].float().cpu().numpy(),
+                chosen_U=np.where(is_chosen_UK.any(1), is_chosen_UK.argmax(1), -1),
+                steps_U=np.searchsorted(starts_S, positions_U, side="right") - 1,
+                hidden_UH=hidden_TH[places_U].half().cpu().numpy(),
+                root_H=hidden_TH[0].half().cpu().numpy(),
+            )
+        )
+    return found
 
 
 class ChoiceModel(nn.Module):
@@ -204,6 +255,9 @@ class LearnedFromChoices(ValuePredictor):
             self._tokenizer = loaded.tokenizer
             self._build(loaded.model.config.hidden_size, loaded.engine_model.num_token_ids)
 
+    def choices_of(self, scores: "TokenScores", rollouts: Sequence[Rollout]) -> list[Choices]:
+        return choices_of(scores, rollouts)
+
     @abstractmethod
     def new_model(self, hidden_size: int, num_token_ids: int) -> ChoiceModel:
         """One that says nothing yet."""
@@ -292,7 +346,7 @@ class LearnedFromChoices(ValuePredictor):
             for _, group in itertools.groupby(samples, key=group_of)
         ]
         if not self._model.scale_H.any():
-            hidden_NH = np.concatenate([rollout.choices.hidden_UH for rollout in rollouts])  # type: ignore[union-attr]
+            hidden_NH = np.concatenate([rollout.choices.hidden_UH for rollout in rollouts])
             roots_NH = np.stack([sample.choices.root_H for sample in samples])
             self._model.measure(
                 *(torch.from_numpy(h).float().to(self._device) for h in (hidden_NH, roots_NH))

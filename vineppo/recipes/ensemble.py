@@ -62,10 +62,6 @@ class Ensemble(MeanValues):
         agreed: Fraction = 0.0
         disputed: Fraction = 0.0
 
-        @property
-        def num_models(self) -> int:
-            return self.num
-
         def check(self, key: str, config: TrainConfig) -> None:
             super().check(key, config)
             num_samples = config.rollouts.num_samples

@@ -58,7 +58,20 @@ def olympiadbench_problem(row: Row, where: str, problem_id: str) -> Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SvampTask(PublishedTask):
+class EvaluationSet(PublishedTask):
+    """A data set that the hub has no train set of."""
+
+    def load(self, split: Split) -> list[Problem]:
+        if split == "train" and self.train_path is None:
+            raise UserError(
+                f"task.train_path must name a file for task.kind {self.kind!r}, which has no "
+                "train set on the hub (`vineppo evaluate --task` needs none), got null"
+            )
+        return super().load(split)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SvampTask(EvaluationSet):
     """Rows as `svamp_problem` reads them; there is no train set."""
 
     problem = staticmethod(svamp_problem)
@@ -66,7 +79,7 @@ class SvampTask(PublishedTask):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OlympiadBenchTask(PublishedTask):
+class OlympiadBenchTask(EvaluationSet):
     """Rows as `olympiadbench_problem` reads them; there is no train set, and one on the hub."""
 
     problem = staticmethod(olympiadbench_problem)

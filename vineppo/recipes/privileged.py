@@ -18,9 +18,13 @@ import torch
 from torch import nn
 
 from vineppo.config.schema import Count
-from vineppo.recipes.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
-from vineppo.types import Choices
-from vineppo.values.policy_pass import SURE
+from vineppo.recipes.choice_values import (
+    SURE,
+    ChoiceBatch,
+    ChoiceModel,
+    Choices,
+    LearnedFromChoices,
+)
 
 MOST_ANSWER = 32  # tokens of the answer that are looked at
 MOST_STEPS = 64  # of a response that are told apart

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
 from vineppo.minibatches import micro_batches, summarize
-from vineppo.models import LoadedModel, llama_config, load_model, with_adapters
+from vineppo.models import LoadedModel, load_model, with_adapters
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
-from vineppo.tasks.prompts import encode_demonstration, encode_prompt
+from vineppo.tasks.data_text import as_text, encode
+from vineppo.tasks.prompts import encode_prompt, fill
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Problem, TokenSequence, TrainBatch
 
@@ -43,7 +45,7 @@ def sft(config: SftConfig, directory: Path) -> None:
         return Models(policy)
 
     with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
-        session.sleep_engine()
+        session.sampler.engine.sleep()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             seed = derive_seed(config.seed, "demonstrations", epoch)
@@ -53,7 +55,7 @@ def sft(config: SftConfig, directory: Path) -> None:
             if session.is_evaluation_due(iteration):
                 session.wake_engine(with_new_weights=True)
                 metrics |= session.evaluate_if_due(iteration)
-                session.sleep_engine()
+                session.sampler.engine.sleep()
             session.finish_iteration(iteration, metrics)
 
 
@@ -107,7 +109,7 @@ def encode_demonstrations(
 ) -> list[TokenSequence]:
     """Prompt and demonstration as token ids; `task.too_long` refuses or leaves out long ones."""
 
-    def encode(problem: Problem) -> TokenSequence:
+    def sequence(problem: Problem) -> TokenSequence:
         if problem.solution is None:
             raise UserError(f"problem {problem.id} has no solution to learn from")
         with naming(f"problem {problem.id}"):
@@ -122,9 +124,24 @@ def encode_demonstrations(
     return within(
         config.optimization.max_tokens,
         "optimization.max_tokens",
-        [(p.id, len(sequence), sequence) for p in problems for sequence in [encode(p)]],
+        [(p.id, len(both), both) for p in problems for both in [sequence(p)]],
         config.task.too_long,
     )
+
+
+def encode_demonstration(response_template: str, tokenizer: Any, solution: str) -> tuple[int, ...]:
+    """Token ids of the response that teaches `solution`, closed by the end-of-sequence token.
+
+    `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>". They
+    continue the ids of `encode_prompt`. Raises UserError for a tokenizer without such a token.
+    """
+    masked = as_text(tokenizer, solution)
+    text = fill(response_template, "solution", masked, key="task.response_template")
+    if tokenizer.eos_token_id is None:
+        name = tokenizer.name_or_path or type(tokenizer).__name__
+        raise UserError(f"model.path: tokenizer {name} has no end-of-sequence token")
+    ids_T, end = encode(tokenizer, text), (tokenizer.eos_token_id,)
+    return ids_T if ids_T[-1:] == end else ids_T + end
 
 
 def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
@@ -141,6 +158,23 @@ def open_run(config: SftConfig, directory: Path) -> tuple[RunDir, LoadedModel]:
         seed = derive_seed(config.seed, "initial weights")
         write_new_model(model.architecture, initial, seed, config.task.build_tokenizer())
     return run, load_model(str(initial), model.dtype, model.attention)
+
+
+def llama_config(architecture: LlamaArchitecture, tokenizer: Any) -> Any:
+    """The HF config of a new Llama with tied embeddings for `tokenizer`."""
+    from transformers import LlamaConfig
+
+    sizes = asdict(architecture)
+    return LlamaConfig(
+        num_hidden_layers=sizes.pop("num_layers"),
+        num_attention_heads=sizes.pop("num_heads"),
+        **sizes,
+        vocab_size=len(tokenizer),
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
 
 def write_new_model(

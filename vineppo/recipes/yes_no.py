@@ -111,10 +111,6 @@ class YesNo(AskingModel, SeparateValueModel):
         def learns(self) -> bool:
             return self.trained
 
-        @property
-        def asked(self) -> str:
-            return self.question
-
         def check(self, key: str, config: TrainConfig) -> None:
             super().check(key, config)
             require(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from vineppo.config.require import require
@@ -15,32 +16,23 @@ _NEWLINE_RUN = re.compile(r"\n(?:[ \t\r]*+\n)*+")
 _ANSWER_LINE = re.compile(r"[ \t]*####")
 
 
-def line_cuts(text: str) -> list[int]:
-    """Positions after each run of newlines: VinePPO's rule for GSM8K (arXiv:2410.01679).
+@dataclass(frozen=True)
+class LinesSegmenter(TextSegmenter):
+    """One step a line: VinePPO's rule for GSM8K (arXiv:2410.01679).
 
     Blank lines form no step. A line that begins with `####` belongs to the step that it restates.
 
-    >>> line_cuts("2+3=5\\n\\n5*2=10\\n#### 10")
+    >>> LinesSegmenter("lines").cuts("2+3=5\\n\\n5*2=10\\n#### 10")
     [7]
-    """
-    first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
-    return [
-        match.end()
-        for match in _NEWLINE_RUN.finditer(text)
-        if first_word < match.end() < end and not _ANSWER_LINE.match(text, match.end())
-    ]
-
-
-@dataclass(frozen=True)
-class LinesSegmenter(TextSegmenter):
-    """One step a line; a line that starts with `####` belongs to the step before it.
-
-    >>> LinesSegmenter("lines").spans(["1+1", "\\n", "=2", "</s>"])
-    (StepSpan(start=0, end=2), StepSpan(start=2, end=4))
     """
 
     def cuts(self, text: str) -> Sequence[int]:
-        return line_cuts(text)
+        first_word, end = len(text) - len(text.lstrip()), len(text.rstrip())
+        return [
+            match.end()
+            for match in _NEWLINE_RUN.finditer(text)
+            if first_word < match.end() < end and not _ANSWER_LINE.match(text, match.end())
+        ]
 
 
 @dataclass(frozen=True)
@@ -62,11 +54,8 @@ class TokensSegmenter(Segmenter):
     def spans(
         self, token_texts_T: Sequence[str], *_: Sequence[float] | None
     ) -> tuple[StepSpan, ...]:
-        total = len(token_texts_T)
-        return tuple(
-            StepSpan(start, min(start + self.num_tokens, total))
-            for start in range(0, total, self.num_tokens)
-        )
+        edges = [*range(0, len(token_texts_T), self.num_tokens), len(token_texts_T)]
+        return tuple(StepSpan(start, end) for start, end in pairwise(edges))
 
 
 @dataclass(frozen=True)

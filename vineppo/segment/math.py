@@ -155,13 +155,7 @@ def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
 
 
 def _pack(places: list[int], start: int, end: int, max_chars: int) -> list[int]:
-    """The fewest of `places` that leave parts of [start, end) of at most `max_chars`.
-
-    Greedy; if none is near enough, the next one is taken, but none close to either end.
-
-    >>> _pack([30, 60, 90], start=0, end=120, max_chars=70)
-    [60]
-    """
+    """The fewest of `places`, none close to an end, that leave parts of at most `max_chars`."""
     inner = range(start + MIN_PART_CHARS, end - MIN_PART_CHARS + 1)
     taken = []
     last = previous = start

@@ -1,4 +1,4 @@
-"""From a question to the token ids of a prompt, and from a solution to those of a demonstration."""
+"""From a question to the token ids of a prompt."""
 
 from collections.abc import Sequence
 
@@ -45,22 +45,6 @@ def encode_prompt(
     return ids_T
 
 
-def encode_demonstration(
-    response_template: str, tokenizer: PreTrainedTokenizerBase, solution: str
-) -> tuple[int, ...]:
-    """Token ids of the response that teaches `solution`, closed by the end-of-sequence token.
-
-    `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>". They
-    continue the ids of `encode_prompt`. Raises UserError for a tokenizer without such a token.
-    """
-    masked = as_text(tokenizer, solution)
-    text = fill(response_template, "solution", masked, key="task.response_template")
-    if tokenizer.eos_token_id is None:
-        raise UserError(f"model.path: tokenizer {_name(tokenizer)} has no end-of-sequence token")
-    ids_T, end = encode(tokenizer, text), (tokenizer.eos_token_id,)
-    return ids_T if ids_T[-1:] == end else ids_T + end
-
-
 def fill(template: str, placeholder: str, text: str, *, key: str) -> str:
     # str.replace, since str.format would trip over the braces of LaTeX.
     field = f"{{{placeholder}}}"
@@ -73,15 +57,17 @@ def _encode_chat(
     config: ChatPrompt, tokenizer: PreTrainedTokenizerBase, said: list[tuple[str, str]], key: str
 ) -> tuple[int, ...]:
     if tokenizer.chat_template is None:
+        name = tokenizer.name_or_path or type(tokenizer).__name__
         raise UserError(
             f"{key}.kind 'chat' needs a tokenizer with a chat template, "
-            f"got {_name(tokenizer)} without one; use 'template'"
-        )
-    if config.system is not None and said[0][0] == "system":
-        raise UserError(
-            f"{key}.system must be null for prompts with a system message, got {config.system!r}"
+            f"got {name} without one; use 'template'"
         )
     if config.system is not None:
+        if said[0][0] == "system":
+            raise UserError(
+                f"{key}.system must be null for prompts with a system message, "
+                f"got {config.system!r}"
+            )
         said = [("system", config.system), *said]
     messages = [{"role": role, "content": content} for role, content in said]
     return encode(tokenizer, render(tokenizer, messages, key))
@@ -98,7 +84,3 @@ def render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]
         raise UserError(f"{key}: the chat template refuses it: {name}: {error}") from error
     assert isinstance(text, str), "of one conversation"
     return text
-
-
-def _name(tokenizer: PreTrainedTokenizerBase) -> str:
-    return tokenizer.name_or_path or type(tokenizer).__name__

@@ -1,11 +1,4 @@
-"""GSM8K and MATH, from the hub or from a local file of the same fields.
-
-GSM8K (Cobbe et al. 2021, arXiv:2110.14168): grade-school word problems with number answers.
-
-MATH (Hendrycks et al. 2021, arXiv:2103.03874): competition problems, the answer in a box. The split
-is that of PRM800K (Lightman et al. 2023, arXiv:2305.20050) and of the VinePPO paper: 500 test
-problems, drawn from the original 5,000, and all other 12,000 to train on.
-"""
+"""GSM8K and MATH, from the hub or from a local file of the same fields."""
 
 import re
 from collections.abc import Mapping
@@ -37,12 +30,12 @@ class PublishedTask(Task):
 
     hub_path: Name
     hub_name: Name | None = None  # the subset; null where there is only one
-    # The hub's names of the sets; a set without name needs a file.
+    # The hub's names of the sets.
     hub_splits: ClassVar[Mapping[Split, str]] = {"train": "train", "test": "test"}
 
     @staticmethod
     def problem(row: Row, where: str, problem_id: str) -> Problem:
-        """The problem of a row; error messages begin with `where`."""
+        """The problem of a row. Raises UserError, beginning with `where`, for a wrong field."""
         raise NotImplementedError
 
     def load(self, split: Split) -> list[Problem]:
@@ -50,71 +43,63 @@ class PublishedTask(Task):
         path = self.train_path if split == "train" else self.test_path
         if path is not None:
             rows = read_rows(path)
-        elif split in self.hub_splits:
-            instead = f"a local file as task.{split}_path"
-            place = self.hub_path, self.hub_name, self.hub_splits[split]
-            rows = read_hub(*place, "task.hub_path", instead)
         else:
-            raise UserError(
-                f"task.{split}_path must name a file for task.kind {self.kind!r}, which has no "
-                f"{split} set on the hub (`vineppo evaluate --task` needs none), got null"
-            )
+            instead = f"a local file as task.{split}_path"
+            rows = read_hub(self.hub_path, self.hub_name, self.hub_splits[split], instead)
         return [
             self.problem(row, where, f"{self.kind}/{split}/{index}")
             for index, (where, row) in enumerate(rows)
         ]
 
 
-def gsm8k_problem(row: Row, where: str, problem_id: str) -> Problem:
-    """A row's problem: the answer stands after "####", the solution loses its <<…>> annotations.
-
-    `{"question": "…", "answer": "She has 2*3=<<2*3=6>>6.\\n#### 6"}` gives the answer "6" and the
-    solution "She has 2*3=6.\\n#### 6". Raises UserError, beginning with `where`, without "####".
-    """
-    question = text_field(row, "question", where)
-    worked = text_field(row, "answer", where)
-    answer = extract_hash(worked)
-    if answer is None:
-        raise UserError(f"{where}: answer must end with '#### <number>', got {worked[-40:]!r}")
-    return Problem(problem_id, question, answer, _CALCULATOR_ANNOTATION.sub("", worked))
-
-
-def math_problem(row: Row, where: str, problem_id: str) -> Problem:
-    """A row's problem; without the field `answer`, as in the first release, it is the last box's.
-
-    Where the question asks for several answers, those of all boxes are one list: PRM800K's field
-    has the last alone. `{"problem": "…", "solution": "… so $\\boxed{0.5}$.", "answer": "0.5"}` has
-    the answer "0.5".
-    Raises UserError, beginning with `where`, for a missing field and for a solution without a
-    boxed answer: it would demonstrate a response that is graded 0.
-    """
-    question = text_field(row, "problem", where).strip()
-    solution = text_field(row, "solution", where)
-    if question.startswith(_EMPTY_BOX_OF_ZERO):
-        row, solution = {**row, "answer": "0"}, solution.replace(r"\boxed{}", r"\boxed{0}")
-    boxed = boxed_contents(solution)
-    if not boxed or not boxed[-1]:
-        raise UserError(
-            f"{where}: solution must hold its answer in a \\boxed{{}}, got {solution[-40:]!r}"
-        )
-    answer = text_or_number_field(row, "answer", where) if "answer" in row else boxed[-1]
-    if _SEVERAL_ANSWERS.search(question):
-        if answer == boxed[-1]:
-            answer = ", ".join(dict.fromkeys(boxed))
-        elif _BARE_LIST.fullmatch(answer):
-            answer = answer.replace(",", ", ")
-    return Problem(problem_id, question, answer, solution)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Gsm8kTask(PublishedTask):
-    """Rows as `gsm8k_problem` reads them."""
+    """GSM8K (Cobbe et al. 2021, arXiv:2110.14168): grade-school word problems."""
 
-    problem = staticmethod(gsm8k_problem)
+    @staticmethod
+    def problem(row: Row, where: str, problem_id: str) -> Problem:
+        """The answer stands after "####"; the solution loses its <<…>> annotations.
+
+        `{"question": "…", "answer": "She has 2*3=<<2*3=6>>6.\\n#### 6"}` gives the answer "6" and
+        the solution "She has 2*3=6.\\n#### 6".
+        """
+        question = text_field(row, "question", where)
+        worked = text_field(row, "answer", where)
+        answer = extract_hash(worked)
+        if answer is None:
+            raise UserError(f"{where}: answer must end with '#### <number>', got {worked[-40:]!r}")
+        return Problem(problem_id, question, answer, _CALCULATOR_ANNOTATION.sub("", worked))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MathTask(PublishedTask):
-    """Rows as `math_problem` reads them."""
+    """MATH (Hendrycks et al. 2021, arXiv:2103.03874): competition problems, the answer in a box.
 
-    problem = staticmethod(math_problem)
+    The split is that of PRM800K (Lightman et al. 2023, arXiv:2305.20050) and of the VinePPO paper:
+    500 test problems, drawn from the original 5,000, and all other 12,000 to train on.
+    """
+
+    @staticmethod
+    def problem(row: Row, where: str, problem_id: str) -> Problem:
+        """Without the field `answer`, as in the first release, the last box holds the answer.
+
+        Where the question asks for several answers, those of all boxes are one list: PRM800K's
+        field has the last alone. Raises UserError for a solution without a boxed answer: it would
+        demonstrate a response that is graded 0.
+        """
+        question = text_field(row, "problem", where).strip()
+        solution = text_field(row, "solution", where)
+        if question.startswith(_EMPTY_BOX_OF_ZERO):
+            row, solution = {**row, "answer": "0"}, solution.replace(r"\boxed{}", r"\boxed{0}")
+        boxed = boxed_contents(solution)
+        if not boxed or not boxed[-1]:
+            raise UserError(
+                f"{where}: solution must hold its answer in a \\boxed{{}}, got {solution[-40:]!r}"
+            )
+        answer = text_or_number_field(row, "answer", where) if "answer" in row else boxed[-1]
+        if _SEVERAL_ANSWERS.search(question):
+            if answer == boxed[-1]:
+                answer = ", ".join(dict.fromkeys(boxed))
+            elif _BARE_LIST.fullmatch(answer):
+                answer = answer.replace(",", ", ")
+        return Problem(problem_id, question, answer, solution)

@@ -35,9 +35,8 @@ def read_rows(path: str) -> Iterator[tuple[str, Row]]:
 
 def _lines(content: bytes, path: str) -> Iterator[tuple[str, object]]:
     # Bytes, cut at b"\n" alone: a JSON string may hold U+2028, which str.splitlines cuts at.
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for where, line in _numbered(path, content.split(b"\n")):
         if line.strip():
-            where = f"{path}: row {number}"
             yield where, _parse(line, where, "a JSON object")
 
 
@@ -74,12 +73,10 @@ def _parse(content: bytes, where: str, expected: str) -> object:
         raise UserError(f"{where}: must be {expected}, got invalid JSON ({error})") from error
 
 
-def read_hub(
-    path: str, name: str | None, split: str, key: str, instead: str
-) -> Iterator[tuple[str, Row]]:
+def read_hub(path: str, name: str | None, split: str, instead: str) -> Iterator[tuple[str, Row]]:
     """(where, row) for every row of a split of the hub's data set `path`, of its subset `name`.
 
-    Raises UserError where it fails, naming the config's `key` and what may be given `instead`.
+    Raises UserError where it fails, which says what may be given `instead`.
     """
     from datasets import load_dataset  # a second's import that local files do not need
 
@@ -91,7 +88,8 @@ def read_hub(
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
         raise UserError(
-            f"{key} {source} cannot be loaded ({type(error).__name__}: {reason}); give {instead}"
+            f"task.hub_path {source} cannot be loaded ({type(error).__name__}: {reason}); "
+            f"give {instead}"
         ) from error
     return _numbered(source, dataset)
 

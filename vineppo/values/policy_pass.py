@@ -1,6 +1,5 @@
 """The inputs that predictors take from a pass of the policy, in training and of a checkpoint."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -12,10 +11,8 @@ import torch
 from vineppo.batching import response_rows
 from vineppo.forward_passes import Rows, read_sequences
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Choices, Rollout, TrainBatch
+from vineppo.types import Rollout, TrainBatch
 from vineppo.values.predictor import ValuePredictor
-
-SURE = 0.99  # the probability from which on a token counts as no choice
 
 
 def read_policy(
@@ -40,6 +37,7 @@ def read_policy(
         has_hidden=any(predictor.reads_hidden for predictor in predictors),
         num_candidates=max((predictor.num_candidates for predictor in predictors), default=0),
     )
+    chooser = next((p for p in predictors if p.num_candidates), None)
     readers: list[ValuePredictor] = []
 
     def read(batch: TrainBatch, share: Sequence[Rollout]) -> list[tuple[Any, ...]]:
@@ -53,7 +51,7 @@ def read_policy(
                 readers.append(predictor)
                 columns.append(values_BT)
         hidden = hidden_before_steps(scores, share) if options.has_hidden else repeat(None)
-        choices = choices_of(scores, share) if options.num_candidates else repeat(None)
+        choices = chooser.choices_of(scores, share) if chooser is not None else repeat(None)
         rows = zip(response_rows(columns, batch, share), hidden, choices, strict=False)
         return [(*row, hidden_SH, choices_U) for row, hidden_SH, choices_U in rows]
 
@@ -79,33 +77,3 @@ def hidden_before_steps(scores: TokenScores, rollouts: Sequence[Rollout]) -> lis
         .numpy()
         for hidden_TH, rollout in zip(scores.hidden_BTH, rollouts, strict=False)
     ]
-
-
-def choices_of(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[Choices]:
-    """The tokens of every rollout whose likeliest candidate had less than `SURE`."""
-    logprobs_BTK, ids_BTK = scores.candidate_logprobs_BTK, scores.candidate_ids_BTK
-    assert scores.hidden_BTH is not None, "asked for"
-    assert logprobs_BTK is not None, "asked for"
-    assert ids_BTK is not None, "asked for"
-    found = []
-    for b, rollout in enumerate(rollouts):
-        response = slice(len(rollout.prompt_ids), len(rollout))
-        logprobs_TK = logprobs_BTK[b, response]
-        places_U = (logprobs_TK[:, 0] < math.log(SURE)).nonzero()[:, 0]
-        ids_UK = ids_BTK[b, response][places_U].cpu().numpy()
-        positions_U = places_U.cpu().numpy()
-        is_chosen_UK = ids_UK == np.array(rollout.response_ids, np.int64)[positions_U, None]
-        hidden_TH = scores.hidden_BTH[b, response]
-        starts_S = [span.start for span in rollout.spans_S]
-        found.append(
-            Choices(
-                positions_U=positions_U,
-                ids_UK=ids_UK.astype(np.int32),
-                logprobs_UK=logprobs_TK[places_U].float().cpu().numpy(),
-                chosen_U=np.where(is_chosen_UK.any(1), is_chosen_UK.argmax(1), -1),
-                steps_U=np.searchsorted(starts_S, positions_U, side="right") - 1,
-                hidden_UH=hidden_TH[places_U].half().cpu().numpy(),
-                root_H=hidden_TH[0].half().cpu().numpy(),
-            )
-        )
-    return found

@@ -39,7 +39,7 @@ class ValuePredictor:
         the policy's pass       `head` (trained with the policy), `from_policy`
         its hidden states       `reads_hidden`: `scores.hidden_BTH` there, and `rollout.hidden_SH`
         its entropies           `reads_entropies`: the column "entropies"
-        its distributions       `num_candidates`: `rollout.choices`
+        its distributions       `num_candidates`, `choices_of`: `rollout.choices`
         training                `update`, or with a head `policy_loss`; `state`, `set_state`
 
     For an unbiased gradient a baseline must not depend on the action after its state.
@@ -58,7 +58,7 @@ class ValuePredictor:
     is_made_of_returns = False  # `estimate` takes those of `Config.returns_of`
     reads_hidden = False  # a pass of the policy sets `hidden_SH` and "trainer_logprobs"
     reads_entropies = False  # that pass sets "entropies" and "trainer_logprobs"
-    num_candidates = 0  # tokens of each of `rollout.choices`, which that pass sets if above 0
+    num_candidates = 0  # likeliest tokens that `choices_of` gets, if above 0
     # Parts, and training.
     num_continuations = 0  # of every state, if the values are their mean return
     num_weights = 0  # of a model of its own
@@ -157,6 +157,10 @@ class ValuePredictor:
     def from_policy(self, scores: "TokenScores") -> torch.Tensor | None:  # noqa: ARG002
         """Values [B, T] from a pass of the policy, if it gives them."""
         return None
+
+    def choices_of(self, scores: "TokenScores", rollouts: Sequence[Rollout]) -> Sequence[Any]:
+        """`rollout.choices` for each rollout of a pass, if `num_candidates` is above 0."""
+        raise NotImplementedError
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         """Sets the values that neither a stream nor the policy's pass has set."""

@@ -34,8 +34,3 @@ class EngineConfig(PluginConfig):
     @property
     def ranks_a_replica(self) -> int:
         return 1
-
-    @property
-    def cached_block(self) -> int:
-        """Tokens that the prefix cache holds as one."""
-        return 1

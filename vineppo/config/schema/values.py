@@ -66,8 +66,8 @@ class States(PluginConfig):
         raise NotImplementedError
 
     def expected(self, num_boundaries: float) -> float:
-        """How many of a rollout's boundaries are chosen on average."""
-        raise NotImplementedError
+        """How many of a rollout's boundaries are chosen on average; `vineppo estimate` asks."""
+        return num_boundaries
 
     def next_scale(self, rollouts: Sequence["Rollout"]) -> float | None:  # noqa: ARG002
         """What `chosen` is told in the next iteration; None: nothing."""
@@ -194,15 +194,6 @@ class SeparateCritic(AdamConfig, CriticConfig):
     @property
     def learns(self) -> bool:
         return True
-
-    @property
-    def num_models(self) -> int:
-        return 1
-
-    @property
-    def asked(self) -> str:
-        """The question behind every state; "": none, and it values every token."""
-        return ""
 
     def check(self, key: str, config: "TrainConfig") -> None:
         super().check(key, config)

@@ -12,8 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.models import llama_config, resolve_model_path
+from vineppo.models import resolve_model_path
 from vineppo.recipes.lora import Lora, check_targets
+from vineppo.recipes.sft import llama_config
 from vineppo.token_scores import last_hidden
 
 

@@ -61,7 +61,8 @@ def sampled_tokens(config: TrainConfig, given: Assumptions) -> dict[str, float]:
         continuations += each * (first * given.response_tokens + later)
         behind += each * later
     num_requests = num_rollouts + num_continuations
-    remainder = min(given.prompt_tokens, (config.engine.cached_block + 1) / 2)
+    block = getattr(config.engine, "block_size", 1)  # tokens that the prefix cache holds as one
+    remainder = min(given.prompt_tokens, (block + 1) / 2)
     return {
         "rollouts": num_rollouts * given.response_tokens,
         "continuations": continuations,

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Protocol
 
 from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed
-from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.segment.token_texts import response_text
 from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, Rollout, Turn
@@ -64,17 +64,13 @@ class Sampler:
             tick()
 
     def text(self, response_ids: Sequence[int]) -> str:
-        return response_text(self.tokenizer.backend_tokenizer, self._special_ids, response_ids)
+        return response_text(self.tokenizer, response_ids)
 
     def full_text(self, response_ids: Sequence[int]) -> str:
         """With special tokens as the tokenizer writes them."""
         backend = self.tokenizer.backend_tokenizer
         text: str = backend.decode(response_ids, skip_special_tokens=False)
         return text
-
-    @cached_property
-    def _special_ids(self) -> frozenset[int]:
-        return special_ids(self.tokenizer)
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,7 @@ def formulas(text: str) -> list[Formula]:
 
 
 def _pairs(text: str) -> list[tuple[int, int]]:
-    """Every delimiter with its partner as (start of one, end of the other), by start.
-
-    A `$` is paired with the one before it and the one behind it; `formulas` decides between them.
-    """
+    """(start, end) of every delimiter and its partner, by start; a `$` may have two partners."""
     pairs = []
     opened: defaultdict[str, list[int]] = defaultdict(list)
     last_dollar: dict[str, int] = {}

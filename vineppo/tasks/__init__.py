@@ -44,8 +44,7 @@ def load_split(task: Task, split: Split) -> tuple[Problem, ...]:
     """
     problems_P = tuple(task.load(split))
     if not problems_P:
-        path = task.train_path if split == "train" else task.test_path
-        raise UserError(f"{path or f'task {task.kind}'}: the {split} set is empty")
+        raise UserError(f"task {task.kind}: the {split} set is empty")
     for index, problem in enumerate(problems_P):
         if not isinstance(problem, Problem):
             raise UserError(f"{task.kind}: load must give problems, got {problem!r} at {index}")

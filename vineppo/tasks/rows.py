@@ -35,9 +35,8 @@ def read_rows(path: str) -> Iterator[tuple[str, Row]]:
 
 def _lines(content: bytes, path: str) -> Iterator[tuple[str, object]]:
     # Bytes, cut at b"\n" alone: a JSON string may hold U+2028, which str.splitlines cuts at.
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for where, line in _numbered(path, content.split(b"\n")):
         if line.strip():
-            where = f"{path}: row {number}"
             yield where, _parse(line, where, "a JSON object")
 
 

@@ -136,8 +136,11 @@ def predictions(
     of_run = _of_run(path, states)
     trained = max(num_draws(name) or 0 for name in of_run) if of_run else 0
     held = min(len(state.draws_D) for state in states)
-    if max(continuations) > held:
-        raise UserError(f"{table} has {held} draws a state, too few for --continuations")
+    if (most := max(continuations)) > held:
+        raise UserError(
+            f"{table} has {held} draws a state, too few for --continuations {most}: lower it, or "
+            f"run ground-truth with --draws {most}"
+        )
     drawn = {
         f"{MC}_{k}": [_mean(state.draws_D[:k]) for state in states]
         for k in {*continuations, trained}

@@ -44,7 +44,8 @@ def decide(rank: int, port: int, configs: Path, directory: Path) -> None:
         (directory / "state.json").write_text(json.dumps(asdict(state)))
     loaded: list[Path] = []
     models = SimpleNamespace(load_state=loaded.append)
-    assert session.resume(RunDir(path), models, 0.0).iteration == 2
+    with session.open_record(config, 2, RunDir(path), models, 0.0) as (_, _, state):
+        assert state.iteration == 2
     assert loaded == [path / "checkpoints/iter_000002/trainer"]
     if rank == 0:
         (path / "final/policy").mkdir(parents=True)

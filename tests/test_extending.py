@@ -199,6 +199,21 @@ def has_answers(run: Path, rows: Rows) -> None:
     assert "values/asked/explained_variance" in metrics
 
 
+def has_late_states(_: Path, rows: Rows) -> None:
+    """Tokens share credit up to the first boundary from token 15 on, and from it on."""
+    pieces = 0
+    for row in rows:
+        late = [step for step, start in enumerate(row["step_starts"]) if start >= 15][:1]
+        before_S, after_S = (
+            row["advantages_S"][: late[0] if late else None],
+            row["advantages_S"][late[0] :] if late else [],
+        )
+        assert len(set(before_S)) == 1
+        assert len(set(after_S)) <= 1
+        pieces += len(set(after_S))
+    assert pieces > 0
+
+
 def has_few_trained_tokens(path: Path, _: Rows) -> None:
     """A fifth and one of every response, of about 30 tokens."""
     fracs = [metrics["policy/trained_frac"] for metrics in RunDir(path).read_metrics()]
@@ -214,6 +229,7 @@ TRACES = {
     "forks": has_unlikely_starts,
     "shrunk": has_own_advantages,
     "siblings": has_gains_less_siblings,
+    "late": has_late_states,
     "fifth": has_few_trained_tokens,
     "ledger": has_own_values,
     "probe": has_probed_values,

@@ -136,7 +136,7 @@ def test_a_path_that_cannot_be_is_one_clear_line(tmp_path):
 
 def test_metrics_are_strict_json_and_come_back(tmp_path):
     opened = RunDir.open(tmp_path, CONFIG)
-    opened.append_metrics({"reward/mean": math.nan, "iteration": 1, "kl/ref": -math.inf})
+    opened.append_metrics({"iteration": 1, "reward/mean": math.nan, "kl/ref": -math.inf})
     opened.append_metrics({"iteration": 2, "reward/mean": 0.1})
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert lines[0] == '{"iteration": 1, "reward/mean": null, "kl/ref": null}'

@@ -56,8 +56,3 @@ def test_redraws_are_of_problems_that_the_iteration_has_not_had():
     assert sorted(order) == [*range(20)]
     assert order[4:] != sorted(order[4:])
     assert with_redraws(chosen, 20, 4, 0)[4:] != order[4:]
-
-
-def test_more_prompts_than_problems_is_refused():
-    with pytest.raises(ValueError, match="num_prompts must be at most 3, got 4"):
-        problems_of_iteration(3, 4, 1, 0)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from vineppo import progress
+from vineppo import session
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import LoggingConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.progress import Tracker, log_to
+from vineppo.progress import log_to, tracked
 from vineppo.run_dir import RunDir
 from vineppo.session import is_finished
 
@@ -24,9 +24,9 @@ def test_no_key_of_the_environment_is_written_anywhere(configs, tmp_path, monkey
     config = load_config(TrainConfig, str(configs / "demo_vineppo.jsonnet"), [])
     config = replace(config, logging=LoggingConfig("vineppo-test"))
     run = RunDir.open(tmp_path, to_dict(config))
-    with log_to(run.path / "train.log"), Tracker(config, run.path) as log:
+    with log_to(run.path / "train.log"), tracked(config, run.path) as log:
         logging.getLogger("vineppo").info("started")
-        log.log({"iteration": 1, "loss": 0.5})
+        log({"iteration": 1, "loss": 0.5})
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"config.json", "environment.json", "train.log"} <= {path.name for path in files}
     assert any(path.suffix == ".wandb" for path in files)
@@ -38,7 +38,7 @@ def test_no_key_of_the_environment_is_written_anywhere(configs, tmp_path, monkey
 
 def test_wandb_that_is_not_installed_is_a_line(configs, tmp_path, monkeypatch):
     """Asked before a model is loaded."""
-    monkeypatch.setattr(progress, "find_spec", lambda _: None)
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
     config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
     with pytest.raises(UserError, match=r"^logging.wandb_project needs the package wandb"):
         is_finished(config, tmp_path / "run")

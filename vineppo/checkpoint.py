@@ -81,28 +81,14 @@ def save_checkpoint(run: RunDir, models: Saved, state: TrainState, keep: int) ->
             remove_whole(run.checkpoint_path(old))
 
 
-def save_final(run: RunDir, models: Saved) -> None:
-    """Writes `final/`; its presence says that the run is finished."""
-    write_whole(run.final_path, models.save_hf)
-
-
 def checkpoint_iterations(run: RunDir) -> list[int]:
     """The iterations of the whole checkpoints, ascending."""
     names = (path.name.removeprefix("iter_") for path in run.checkpoints_path.glob("iter_*"))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def sweep_checkpoints(run: RunDir) -> None:
-    """Removes what a killed process left half-written or half-removed."""
-    for leftover in run.checkpoints_path.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(leftover)
-
-
 def read_newest_state(run: RunDir) -> TrainState | None:
-    """Where the newest checkpoint stands; None without one.
-
-    Raises `UserError` if it cannot be read, or if another number of processes wrote its shards.
-    """
+    """None without a checkpoint. Raises `UserError` if these ranks cannot continue the newest."""
     iterations = checkpoint_iterations(run)
     if not iterations:
         return None
@@ -118,10 +104,9 @@ def read_newest_state(run: RunDir) -> TrainState | None:
 
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
-    """`write` fills a temporary directory, which is synced and then renamed to `target`.
+    """All ranks `write` to a temporary directory, which is synced and then renamed to `target`.
 
-    All ranks call `write`; one of each machine syncs what the machine wrote. Raises `UserError`
-    with the system's reason for refusing, such as a full disk.
+    Raises `UserError` with the system's reason for refusing, such as a full disk.
     """
     temporary = target.with_name(TEMPORARY + target.name)
     try:

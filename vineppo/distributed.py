@@ -1,9 +1,4 @@
-"""The ranks of a run: who this process is, what they bring together, and how they end together.
-
-Sampling, scoring and micro-batches are divided over the ranks. Every rank computes the rest from
-the same gathered data. The main rank alone writes. SIGTERM and Ctrl-C end a run where nothing is
-half done, so that it can leave a checkpoint.
-"""
+"""The ranks of a run: who this process is, what they bring together, and how they end together."""
 
 import os
 import signal
@@ -30,26 +25,22 @@ _asked: str | None = None  # the signal that asked this process to end; handlers
 def init_distributed() -> None:
     """Starts torch.distributed for DeepSpeed, with the launcher's ranks or a lone one.
 
-    It comes before an engine: otherwise vLLM makes a group of one rank, and every rank trains
-    alone. The group has no `device_id`: with one, new gloo groups (vLLM makes some) hang, because
-    the other ranks alone split the NCCL communicator (pytorch 134314, 145376). cuDNN's attention is
-    off: it plans every new shape anew (experiments/09_gpu).
+    It comes before an engine: otherwise vLLM makes a group of one rank. The group has no
+    `device_id`: with one, new gloo groups (vLLM makes some) hang (pytorch 134314, 145376).
     """
-    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)  # it plans every new shape anew
     on_gpu, is_launched = torch.cuda.is_available(), "RANK" in os.environ
     if not on_gpu:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it guessed so
     if distributed.is_initialized():
-        size = distributed.get_world_size()
-        assert size == num_ranks(), f"a group of {size} ranks, expected {num_ranks()}"
+        assert distributed.get_world_size() == num_ranks()
         return
-    if not is_launched:
-        os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
     backend = "gloo"
     if on_gpu:  # tensors go by NCCL, objects by gloo
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(local_rank())
     if not is_launched:
+        os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
         distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
         return
     if not on_gpu:
@@ -90,14 +81,6 @@ def num_replicas(ranks_a_replica: int) -> int:
 def is_main() -> bool:
     """True for the process that writes the run directory and prints."""
     return rank() == 0
-
-
-def refuse_several_processes(command: str) -> None:
-    """Raises `UserError` where a launcher started several."""
-    if num_ranks() > 1:
-        raise UserError(
-            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
-        )
 
 
 def barrier() -> None:
@@ -145,10 +128,7 @@ def gather(mine: T) -> list[T]:
 
 
 def from_main(find: Callable[[], T]) -> T:
-    """The main rank's result of `find`, on every rank; a `UserError` becomes a `SharedError`.
-
-    Reads of the disk need it: several machines' file systems may show a file at different times.
-    """
+    """The main rank's result, or its `UserError`, for all: machines' file systems may differ."""
     if num_ranks() == 1:
         return find()
     init_distributed()
@@ -167,8 +147,7 @@ def from_main(find: Callable[[], T]) -> T:
 def deal(loads_R: Sequence[int], costs: Sequence[int]) -> list[int]:
     """The owner of each item: the costliest first, each to the one that then has least.
 
-    `deal([10, 0], [3, 8, 4])` is [0, 1, 1]: 8 goes to the idle one, which with 8 against 10 takes
-    4 as well, and 3 to the other.
+    `deal([10, 0], [3, 8, 4])` is [0, 1, 1].
     """
     loads = list(loads_R)
     owners = [0] * len(costs)
@@ -203,11 +182,10 @@ def bind_cores(local_rank: int, num_local: int) -> None:
 def interruptible() -> Iterator[None]:
     """In the body the first signal is only noted, for `interruption`; a second Ctrl-C interrupts.
 
-    A second SIGTERM does not: schedulers send it to every process, and launchers pass it on. Only
-    the main thread may handle signals; elsewhere nothing changes.
+    A second SIGTERM does not: schedulers send it to every process, and launchers pass it on.
     """
     global _asked
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # it may not handle signals
         yield
         return
     before = {number: signal.signal(number, _note) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -239,10 +217,7 @@ def raise_if_any(asked_R: Iterable[str | None]) -> None:
 
 
 def awaited(future: Future[T]) -> T:
-    """The future's result; a signal ends a lone rank's wait. Several ranks end after it, together.
-
-    The models must be as the last iteration left them.
-    """
+    """The future's result; a signal ends a lone rank's wait, while several ranks end after it."""
     while num_ranks() == 1 and not future.done():
         try:
             return future.result(POLL_S)

@@ -1,8 +1,4 @@
-"""The rollouts that an iteration learns from: log-probabilities, values and advantages.
-
-`train.py` calls, in this order, `sample`, `add_logprobs`, `add_values`, `add_advantages`; each adds
-columns to the rollouts.
-"""
+"""The rollouts that an iteration learns from: log-probabilities, values and advantages."""
 
 import math
 from collections import ChainMap, Counter
@@ -43,11 +39,10 @@ EARLY = 0.5  # share of a replica's rollouts, those that end first, whose states
 
 @dataclass(frozen=True)
 class Experience:
-    """The rollouts of an iteration in the order of prompts, and what sampling them took.
+    """The rollouts that an iteration keeps, in the order of prompts, and all that it has `drawn`.
 
-    `drawn` are all that were sampled; `rollouts` are kept. The counts cover all that was drawn,
-    on all replicas: `continuations` (or other samples) by predictor, their tokens, and the tokens
-    of greedy responses.
+    The counts are of what was drawn, on all replicas: `continuations` (or other samples) by
+    predictor, their tokens, and the tokens of greedy responses.
     """
 
     rollouts: list[Rollout]
@@ -61,13 +56,10 @@ class Experience:
         return sum(self.continuations.values())
 
 
-@dataclass(frozen=True)
-class _Share:
-    """One replica's samples: rollouts of its problems, and values of whichever states it got."""
-
-    rollouts: dict[RolloutKey, Rollout]
-    values: dict[str, dict[StateKey, StateValue]]  # by predictor
-    greedy: dict[RolloutKey, Rollout]
+# One replica's rollouts, the values of the states that it got by predictor, and greedy rollouts.
+Share = tuple[
+    dict[RolloutKey, Rollout], dict[str, dict[StateKey, StateValue]], dict[RolloutKey, Rollout]
+]
 
 
 def sample(
@@ -82,27 +74,25 @@ def sample(
 ) -> Experience:
     """Rollouts and continuations of all prompts, on every rank; the replicas share the work.
 
-    Sets the steps, the values that are sampled, the greedy rewards, and "ref_logprobs" where
-    `reference_pass` is given. Steps or cuts by entropies need an `entropy_pass`.
+    Sets the steps, sampled values, greedy rewards, and with a `reference_pass` "ref_logprobs".
     """
     each = sampler.engine.ranks_a_replica
     stream = _Stream(sampler, config, predictors, iteration, progress, reference_pass, entropy_pass)
     share = stream.sample(prompts_P[replica(each) :: num_replicas(each)])
     progress.enter("values" if stream.values else "rollout")  # the others are still at it
-    shares = gather(share)[::each]
-    by_key = ChainMap(*(share.rollouts for share in shares))
-    greedy = ChainMap(*(share.greedy for share in shares))
+    rollouts_R, values_R, greedy_R = zip(*gather(share)[::each], strict=True)
+    by_key, greedy = ChainMap(*rollouts_R), ChainMap(*greedy_R)
     indices = range(config.rollouts.num_samples)
     rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
     for predictor in predictors:
         if predictor.name in stream.values:
-            predictor.merge(rollouts, [share.values[predictor.name] for share in shares])
+            predictor.merge(rollouts, [found[predictor.name] for found in values_R])
     for rollout in rollouts:
         rollout.values_from = feeding_predictor(config)
         if greedy:
             rollout.greedy_reward = greedy[rollout.problem.id, 0].reward
     values = {
-        name: [value for share in shares for value in share.values[name].values()]
+        name: [value for found in values_R for value in found[name].values()]
         for name in stream.values
     }
     return Experience(
@@ -122,10 +112,9 @@ def sample_varied(
 ) -> Experience:
     """`num_prompts` problems whose rollouts' rewards differ, as far as they are found.
 
-    DAPO's dynamic sampling (arXiv:2503.14476, eq. 11). `draw` samples problems by index: the first
-    `num_prompts` of `order`, then at most `max_redraws` times the next ones. Each time it draws as
-    many as give what is missing if the same share differs as so far. Problems with equal rewards,
-    the first ones, fill what is still missing in the end. The kept ones stay in `order`.
+    DAPO's dynamic sampling (arXiv:2503.14476, eq. 11). After the first `num_prompts` of `order`,
+    `draw` samples at most `max_redraws` times as many more as give what is missing at the share so
+    far. The first problems with equal rewards fill the rest. The kept ones stay in `order`.
     """
     parts: list[Experience] = []
     taken, count = 0, num_prompts
@@ -153,13 +142,8 @@ def sample_varied(
 class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
-    A rollout is cut into steps when it finishes, or when its entropies are there; then its states
-    join the engine. The reference's passes and the graders work meanwhile. The order of submissions
-    depends on the engine's steps alone, never on a clock or a grader, so a repeated run batches
-    alike.
-
-    When their rollouts have ended, several replicas exchange the states of those that ended last,
-    except s_0, which a problem's rollouts share. Samples depend on seeds, not on who draws them.
+    The order of submissions depends on the engine's steps alone, never on a clock or a grader, so a
+    repeated run batches alike. Samples depend on seeds, not on which replica draws them.
     """
 
     sampler: Sampler
@@ -179,12 +163,8 @@ class _Stream:
             if predictor.is_sampled
         }
 
-    def sample(self, prompts_P: Sequence[Prompt]) -> _Share:
-        """Rollouts and the continuations of their states in one stream, without a barrier.
-
-        The phase "rollout" lasts until the last rollout is done, "values" until the engine is idle,
-        "grading" until the last grader has answered.
-        """
+    def sample(self, prompts_P: Sequence[Prompt]) -> Share:
+        """Rollouts and the continuations of their states in one stream, without a barrier."""
         self.progress.enter("rollout")
         sampler, credit, seeds = self.sampler, self.config.credit, (self.iteration, "rollouts")
         num_samples = self.config.rollouts.num_samples
@@ -210,14 +190,11 @@ class _Stream:
             self.reference_pass.work()
             self.reference_pass.wait()
         self.progress.enter("grading")
-        return _Share(
-            rollouts=pending.settle(awaited),
-            values={name: stream.settle() for name, stream in self.values.items()},
-            greedy=greedy.settle(awaited),
-        )
+        rollouts = pending.settle(awaited)
+        values = {name: stream.settle() for name, stream in self.values.items()}
+        return rollouts, values, greedy.settle(awaited)
 
     def _add(self, rollout: Rollout) -> None:
-        """Hands a finished rollout to all who work on it."""
         self._num_left -= 1
         if self.entropy_pass is None:
             self._cut(rollout)
@@ -227,7 +204,7 @@ class _Stream:
             self.reference_pass.add(rollout)
 
     def _cut(self, rollout: Rollout) -> None:
-        """Cuts into steps and samples their states, or keeps them for the exchange."""
+        """Cuts into steps and samples their states; all but s_0 may wait for the exchange."""
         rollout.spans_S = steps_of(rollout, self.config.credit.segmenter, self.sampler.tokenizer)
         self._sample_states(rollout, 0, 1)
         if self._num_early > 0:
@@ -291,11 +268,7 @@ def add_logprobs(
     predictors: Sequence[ValuePredictor],
     config: TrainConfig,
 ) -> None:
-    """Sets "trainer_logprobs" and, with a reference, "ref_logprobs" and the raw "kl".
-
-    A reference that passed beside the sampling passes no more. Predictors that read the policy's
-    pass set their values.
-    """
+    """Sets "trainer_logprobs", with a reference "ref_logprobs" and the raw "kl", heads' values."""
     size, temperature = config.optimization.logprobs_micro_batch_size, config.sampling.temperature
     is_exact = config.reference.kl_estimator == "full"
     options = ForwardOptions(temperature, reference=reference if is_exact else None)
@@ -337,13 +310,12 @@ def _set(rollouts: Sequence[Rollout], column: str, rows: Rows) -> None:
 def check_logprob_gap(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
     """Raises `UserError` where engine and trainer disagree by more than `max_logprob_gap` allows.
 
-    Stale weights, stale cached prefixes and NaN show here. With `sampling.top_p` < 1 the engine's
-    may be larger by up to −log top_p, the nucleus's mass.
+    Stale weights, stale cached prefixes and NaN show here.
     """
     bound = config.optimization.max_logprob_gap
     if bound is None:
         return
-    most_above = bound - math.log(config.sampling.top_p)
+    most_above = bound - math.log(config.sampling.top_p)  # the engine renormalises the nucleus
     for rollout in rollouts:
         engine_T = torch.tensor(rollout.logprobs_T, dtype=torch.float64)
         above_T = engine_T - torch.tensor(rollout.tokens_T["trainer_logprobs"])
@@ -360,10 +332,7 @@ def check_logprob_gap(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
 
 
 def add_values(rollouts: Sequence[Rollout], predictors: Sequence[ValuePredictor]) -> None:
-    """Sets the values of those predictors that neither sample nor ride on the policy's pass.
-
-    The sampled ones came with `sample`, those of a head on the policy with `add_logprobs`.
-    """
+    """Sets the values that came neither with `sample` nor, of a head, with `add_logprobs`."""
     for predictor in predictors:
         predictor.estimate(rollouts)
         predictor.estimate_after(rollouts)

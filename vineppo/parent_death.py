@@ -23,8 +23,7 @@ def start_child(
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """A fresh interpreter that runs `module`, and this process's end of a pipe to it.
 
-    Its arguments are the file descriptor of its own end, this process's id and `arguments`. Signals
-    of the terminal do not reach it: they are this process's to handle.
+    Its arguments are the file descriptor of its own end, this process's id and `arguments`.
     """
     here, there = multiprocessing.Pipe()
     numbers = (there.fileno(), os.getpid(), *arguments)
@@ -35,7 +34,7 @@ def start_child(
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            process_group=0,
+            process_group=0,  # signals of the terminal are this process's to handle
             env={**environment, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
         )
     return process, here

@@ -6,9 +6,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,12 @@ from vineppo.errors import UserError
 
 PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")
 REFRESH_S = 0.25
-ENGINE_PHASES = ("rollout", "values", "evaluate")
 
 logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """Phases one after another, timed, with a live bar on a terminal and plain lines elsewhere.
-
-    `enter(phase)` ends the phase before. `take_times()` gives the seconds since the last call and
-    starts anew.
-    """
+    """Phases one after another, timed, with a live bar on a terminal and plain lines elsewhere."""
 
     def __init__(self, num_iterations: int, done: int, elapsed_s: float) -> None:
         self._phase: str | None = None
@@ -51,7 +45,7 @@ class Progress:
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[now]}"),
-            console=Console(stderr=False),
+            console=Console(),
             transient=True,
             disable=not (Console().is_terminal and is_main()),
             speed_estimate_period=3600,
@@ -151,46 +145,27 @@ def summary(metrics: dict[str, Any]) -> str:
     return "  ".join(shown)
 
 
-class Tracker:
-    """A wandb run of the main rank, with the names of `metrics.jsonl`; offline by default.
-
-    A resumed run continues it: wandb skips iterations that it already has.
-    """
-
-    def __init__(self, config: AnyConfig, directory: Path) -> None:
-        self._stack = ExitStack()
-        self._run: Any = None
-        project = config.logging.wandb_project
-        if project is None or not is_main():
-            return
-        os.environ.setdefault("WANDB_MODE", "offline")
-        os.environ.setdefault("WANDB_SILENT", "true")
-        wandb = importlib.import_module("wandb")
-        # Otherwise processes that start later would share this one's service and its ids.
-        self._stack.callback(wandb.teardown)
-        # One id a run directory, so that the pieces of a resumed run are one run.
-        identity = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
-        self._run = wandb.init(
-            project=project, name=config.name, id=identity, resume="allow",
-            dir=str(directory), config=to_dict(config),
-        )  # fmt: skip
-        self._stack.callback(self._run.finish)
-
-    def __enter__(self) -> "Tracker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def log(self, metrics: dict[str, Any]) -> None:
-        if self._run is not None:
-            self._run.log(metrics, step=metrics["iteration"])
-
-
-def check_installed(config: AnyConfig) -> None:
-    """Raises `UserError` if wandb is asked for and missing; before a model loads."""
-    if config.logging.wandb_project is not None and find_spec("wandb") is None:
-        raise UserError("logging.wandb_project needs the package wandb, which is not installed")
+@contextmanager
+def tracked(config: AnyConfig, directory: Path) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Yields what logs an iteration's metrics to wandb, if asked for; offline by default."""
+    project = config.logging.wandb_project
+    if project is None or not is_main():
+        yield lambda _: None
+        return
+    os.environ.setdefault("WANDB_MODE", "offline")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    wandb = importlib.import_module("wandb")
+    # One id a run directory: a resumed run goes on, and wandb skips iterations that it has.
+    identity = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
+    run = wandb.init(
+        project=project, name=config.name, id=identity, resume="allow",
+        dir=str(directory), config=to_dict(config),
+    )  # fmt: skip
+    try:
+        yield lambda metrics: run.log(metrics, step=metrics["iteration"])
+    finally:
+        run.finish()
+        wandb.teardown()  # or processes that start later would share its service and its ids
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Pure functions of a run's seed and progress: random streams, problems' order, learning rates.
 
-No generator is carried along: a seed is a pure function of its purpose. So the streams depend
-neither on the order in which requests finish, nor on the number of ranks, nor on interruptions.
+No generator is carried along, so streams depend on no order of requests, ranks or interruptions.
 """
 
 import hashlib
@@ -32,10 +31,7 @@ def derive_seed(run_seed: int, *counter: int | str) -> int:
 
 
 def prefix_digest(token_ids: Sequence[int]) -> str:
-    """The name of a prefix in seeds and keys: 128 bits in hexadecimal.
-
-    Equal for the same token ids alone, but for 1 pair in 10^38.
-    """
+    """The name of a prefix in seeds and keys: 128 bits in hexadecimal."""
     return hashlib.blake2b(array("q", token_ids).tobytes(), digest_size=16).hexdigest()
 
 
@@ -64,8 +60,7 @@ def problems_of_iteration(
     Every problem comes once an epoch; where a piece spans two epochs, the second permutation is
     rearranged stably so that the piece holds no problem twice.
     """
-    if num_prompts > num_problems:
-        raise ValueError(f"num_prompts must be at most {num_problems}, got {num_prompts}")
+    assert num_prompts <= num_problems, "a problem may not come twice"
     order: list[int] = []  # the sequence's start: whole epochs
     epoch = 0
     while len(order) < iteration * num_prompts:
@@ -81,10 +76,7 @@ def problems_of_iteration(
 
 
 def with_redraws(chosen: Sequence[int], num_problems: int, iteration: int, seed: int) -> list[int]:
-    """An iteration's problems, then all others in the order in which they may be drawn.
-
-    Draws of one iteration do not change the problems of another.
-    """
+    """An iteration's problems, then all others in the order in which they may be drawn."""
     left = sorted(set(range(num_problems)) - set(chosen))
     random.Random(derive_seed(seed, "redraws", iteration)).shuffle(left)
     return [*chosen, *left]

@@ -1,22 +1,24 @@
 """The surroundings of every training loop: models, engine, run directory, resume."""
 
 import resource
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vineppo.checkpoint import (
+    TEMPORARY,
     Models,
     Saved,
     TrainState,
     read_newest_state,
     save_checkpoint,
-    save_final,
-    sweep_checkpoints,
+    write_whole,
 )
 from vineppo.config.load import to_dict, user_digests
 from vineppo.config.schema import AnyConfig, SftConfig, TrainConfig
@@ -32,12 +34,12 @@ from vineppo.distributed import (
     raise_if_any,
 )
 from vineppo.engine import EngineCounts
-from vineppo.errors import InterruptionError
+from vineppo.errors import InterruptionError, UserError
 from vineppo.evaluate import evaluate_policy, headline
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.progress import Progress, Tracker, check_installed, log_to, say
+from vineppo.progress import Progress, log_to, say, tracked
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.environments import build_environment
@@ -53,7 +55,7 @@ class BareSession:
     run: RunDir
     models: Saved
     progress: Progress
-    tracker: Tracker
+    track: Callable[[dict[str, Any]], None]
     state: TrainState
 
     def iterations(self) -> Iterator[int]:
@@ -62,10 +64,7 @@ class BareSession:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """After SIGTERM or Ctrl-C in the body, saves the last finished iteration and raises on.
-
-        It saves only if the config asks for checkpoints.
-        """
+        """After SIGTERM or Ctrl-C, saves the last iteration if the config asks for checkpoints."""
         with interruptible():
             try:
                 yield
@@ -88,10 +87,7 @@ class BareSession:
     def finish_iteration(
         self, iteration: int, metrics: dict[str, Any], kl_coef: float = 0.0
     ) -> None:
-        """Writes a checkpoint if due, then the metrics, so that a kill between loses nothing.
-
-        `kl_coef` is for the next iteration.
-        """
+        """Writes a checkpoint if due, then the metrics, so that a kill between loses nothing."""
         metrics = {"iteration": iteration, **metrics, "memory/peak_gib": peak_gib()}
         metrics |= self.progress.take_times()
         elapsed_s = metrics["time/elapsed_s"]
@@ -108,7 +104,7 @@ class BareSession:
             self.state = replace(self.state, elapsed_s=times["time/elapsed_s"])
         if is_main():
             self.run.append_metrics(metrics)
-            self.tracker.log(metrics)
+            self.track(metrics)
         self.progress.finish_iteration(iteration, self.num_iterations, metrics)
         if iteration < self.num_iterations:
             raise_if_any(gather(interruption()))
@@ -136,10 +132,6 @@ class Session(BareSession):
             self.sampler.engine.load_weights(self.policy.named_weights())
         else:
             self.sampler.engine.clear_cache()  # so that a resumed run starts as this one goes on
-
-    def sleep_engine(self) -> None:
-        """Gives the memory back to the models."""
-        self.sampler.engine.sleep()
 
     def evaluate_if_due(self, iteration: int) -> dict[str, float]:
         """pass@1 and pass@K of the engine's policy as `eval/*`, if an evaluation is due."""
@@ -180,18 +172,14 @@ def open_session(
     kl_coef: float = 0.0,
     scorer: Scorer | None = None,
 ) -> Iterator[Session]:
-    """Starts the engine and the models, restores the last checkpoint, evaluates the start.
-
-    The engine starts first, so that its memory profile sees an empty GPU. `kl_coef` is the first
-    iteration's; `scorer` joins the verifier's rewards of training.
-    """
+    """Starts the engine and the models, restores the last checkpoint, evaluates the start."""
     with ExitStack() as stack:
         if is_main():
             stack.enter_context(log_to(run.path / "train.log"))
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         say(f"{config.name}: the engine starts, on a GPU in a minute or more")
-        engine = config.engine.build(loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)  # its memory profile needs an empty GPU
         engine.sleep()
         models = start_models()
         environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
@@ -210,22 +198,34 @@ def open_session(
         progress.restart()
         with session.interruptible():
             yield session
-        save_final(run, models)
+        write_whole(run.final_path, models.save_hf)  # it says that the run is finished
 
 
 @contextmanager
 def open_record(
     config: AnyConfig, num_iterations: int, run: RunDir, models: Saved, kl_coef: float
-) -> Iterator[tuple[Progress, Tracker, TrainState]]:
-    """Restores the last checkpoint; yields progress, tracker and the restored state."""
-    state = resume(run, models, kl_coef)
+) -> Iterator[tuple[Progress, Callable[[dict[str, Any]], None], TrainState]]:
+    """Restores the newest checkpoint, and discards what was written after it."""
+    if is_main():
+        for leftover in run.checkpoints_path.glob(f"{TEMPORARY}*"):  # of a killed process
+            shutil.rmtree(leftover)
+    state = from_main(lambda: read_newest_state(run))
+    if state is None:
+        state = TrainState(0, 0.0, {}, kl_coef, num_ranks())
+    else:
+        models.load_state(run.checkpoint_path(state.iteration) / "trainer")
+    if is_main():
+        run.discard_after(state.iteration)
+        if run.last_logged_iteration() < state.iteration:
+            run.append_metrics(state.metrics)
+    barrier()
     with (
         Progress(num_iterations, state.iteration, state.elapsed_s) as progress,
-        Tracker(config, run.path) as tracker,
+        tracked(config, run.path) as track,
     ):
         where = f"resumed after iteration {state.iteration}" if state.iteration else "started"
         progress.say(f"{config.name}: {where}, {num_iterations} iterations, in {run.path}")
-        yield progress, tracker, state
+        yield progress, track, state
 
 
 def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
@@ -240,29 +240,8 @@ def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
     return run
 
 
-def resume(run: RunDir, models: Saved, kl_coef: float) -> TrainState:
-    """The state of the newest checkpoint; discards what was written after it."""
-    if is_main():
-        sweep_checkpoints(run)
-    state = from_main(lambda: read_newest_state(run))
-    if state is None:
-        state = TrainState(0, 0.0, {}, kl_coef, num_ranks())
-    else:
-        models.load_state(run.checkpoint_path(state.iteration) / "trainer")
-    if is_main():
-        run.discard_after(state.iteration)
-        if run.last_logged_iteration() < state.iteration:
-            run.append_metrics(state.metrics)
-    barrier()
-    return state
-
-
 def is_finished(config: AnyConfig, directory: Path) -> bool:
-    """True, and prints a line, if `directory` holds the finished run of `config`.
-
-    It comes before models load. Raises `UserError` for a run of another config, for checkpoints
-    that this job cannot continue, and if wandb is asked for and missing.
-    """
+    """True if the run is finished; `UserError`, before models load, for what would stop it."""
     run = RunDir(directory)
 
     def finished() -> bool:
@@ -275,8 +254,8 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         return True
 
     is_done: bool = from_main(finished)
-    if not is_done:
-        check_installed(config)
+    if not is_done and config.logging.wandb_project is not None and find_spec("wandb") is None:
+        raise UserError("logging.wandb_project needs the package wandb, which is not installed")
     return is_done
 
 

@@ -140,7 +140,7 @@ def run_iterations(
         raise_if_any(gather(interruption()))  # what follows changes the models
         rollouts = experience.rollouts
         progress.enter("sync")
-        session.sleep_engine()
+        session.sampler.engine.sleep()
 
         # Values: means of the continuations' returns, critics, whatever else the run measures.
         progress.enter("logprobs")

@@ -17,7 +17,7 @@ from analysis.sampling.rollouts import rollout_iteration
 from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
-from vineppo.distributed import init_distributed, refuse_several_processes
+from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.forward_passes import RolloutPass, entropies
@@ -30,6 +30,7 @@ from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
+from vineppo.tools.evaluate import refuse_several_processes
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, predictors_at
 from vineppo.values.policy_pass import read_policy

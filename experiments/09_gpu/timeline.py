@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from vineppo.cli import main
-from vineppo.progress import ENGINE_PHASES, Progress
+from vineppo.progress import Progress
 
 EVERY_S = 4
+ENGINE_PHASES = ("rollout", "values", "evaluate")
 ASKED = "utilization.gpu,memory.used,power.draw"
 QUERY = (
     f"nvidia-smi --id=0 --query-gpu={ASKED} --format=csv,noheader,nounits --loop-ms=1000".split()

@@ -129,7 +129,7 @@ def self_train(config: SftConfig, settings: SelfTraining, directory: Path) -> No
         config, settings.num_iterations, run, test_P, loaded, start_models
     ) as session:
         if not from_main((run.path / START).exists):
-            session.sleep_engine()
+            session.sampler.engine.sleep()
             write_whole(run.path / START, session.models.save_state)
             session.wake_engine(with_new_weights=False)
         for iteration in session.iterations():
@@ -286,7 +286,7 @@ def maximise(
     Without validation problems it is the last epoch's. The engine keeps it.
     """
     optimization, best = config.optimization, session.run.path / BEST
-    session.sleep_engine()
+    session.sampler.engine.sleep()
     if settings.restart:
         session.models.load_state(session.run.path / START)
     updates_per_epoch = ceil(len(examples) / optimization.batch_size)
@@ -339,7 +339,7 @@ def validation_score(
         session.sampler, validation_P, config.evaluation, stream, session.progress
     )
     session.sampling_metrics()  # what follows is the next iteration's alone
-    session.sleep_engine()
+    session.sampler.engine.sleep()
     return float(found["pass@1"])
 
 

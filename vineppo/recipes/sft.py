@@ -45,7 +45,7 @@ def sft(config: SftConfig, directory: Path) -> None:
         return Models(policy)
 
     with open_session(config, num_updates, run, test_P, loaded, start_models) as session:
-        session.sleep_engine()
+        session.sampler.engine.sleep()
         for iteration in session.iterations():
             epoch, number = divmod(iteration - 1, updates_per_epoch)
             seed = derive_seed(config.seed, "demonstrations", epoch)
@@ -55,7 +55,7 @@ def sft(config: SftConfig, directory: Path) -> None:
             if session.is_evaluation_due(iteration):
                 session.wake_engine(with_new_weights=True)
                 metrics |= session.evaluate_if_due(iteration)
-                session.sleep_engine()
+                session.sampler.engine.sleep()
             session.finish_iteration(iteration, metrics)
 
 

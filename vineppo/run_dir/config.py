@@ -98,9 +98,7 @@ def _parse(resolved: dict[str, Any]) -> TrainConfig | SftConfig:
 
 
 def first_difference(there: Any, here: Any, key: str = "") -> tuple[str, str, str] | None:
-    """The first dotted key that differs between two configs, with both values; None if equal.
-
-    A key that one of them lacks has the value "missing" there.
+    """The first dotted key that differs between two configs, with both values ("missing" is one).
 
     >>> first_difference({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
     ('a.c', '2', '3')

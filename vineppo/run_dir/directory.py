@@ -7,7 +7,6 @@
 No file is ever seen half-written, whenever the process dies. Reading needs no torch.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -37,20 +36,8 @@ UNSTARTED = {"config.json", USER_FILES, "environment.json", "train.log", "initia
 SUFFIXES = dict.fromkeys(SCHEMAS, ".parquet") | {"evaluations": ".json"}
 
 
-def folder_name(assignments: Sequence[str]) -> str:
-    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it."""
-    name = ",".join(assignments).replace("/", "_")
-    if len(name.encode()) <= 200:
-        return name
-    return name[:100] + "-" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
-
-
 class RunDir:
-    """The one writer of a run directory, and its readers.
-
-    `iteration` counts from 1 and is 0 for the starting policy. Writing raises `UserError` where the
-    system refuses (a full disk, say), reading where a file is missing or damaged.
-    """
+    """The one writer of a run directory, and its readers; iteration 0 is the starting policy."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -71,9 +58,8 @@ class RunDir:
         """Creates the run directory of `resolved_config`, or reopens it to resume.
 
         `user_digests` are the SHA-256 of the user's files that the config names, by path. Another
-        config takes over a run that failed before its first result, so that a mistake can be fixed.
-        Raises `UserError` as `check` does, for a path that cannot be written, and for a run that is
-        open in another process.
+        config takes over a run that failed before its first result. Raises `UserError` as `check`
+        does, for a path that cannot be written, and for a run that another process has open.
         """
         run_dir, digests = cls(path), user_digests or {}
         with named_errors("create", run_dir.path):
@@ -98,8 +84,7 @@ class RunDir:
     def check(self, resolved_config: dict[str, Any], user_digests: Mapping[str, str]) -> bool:
         """True if the directory holds a run of this config; False to start one. Writes nothing.
 
-        Raises `UserError` for a directory that is no run or holds another config (naming the first
-        key that differs), and for a user's file that has changed since the run began.
+        Raises `UserError` for what is no run or another config's, and for changed user's files.
         """
         entries: set[str] = set()
         if self.path.is_dir():
@@ -137,8 +122,7 @@ class RunDir:
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """Adds the line of one iteration; it is on the disk when this returns."""
-        line = {"iteration": metrics["iteration"], **metrics}
-        append_line(self.metrics_path, strict_json(line))
+        append_line(self.metrics_path, strict_json(metrics))
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """One flat dict per iteration, in order, without half a last line; not finite is None."""
@@ -168,13 +152,10 @@ class RunDir:
                 yield end, row
 
     def write_rollouts(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        self._write("rollouts", iteration, rows)
+        write_parquet(self._file("rollouts", iteration), rows, schema_of("rollouts", rows))
 
     def write_values(self, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        self._write("values", iteration, rows)
-
-    def _write(self, kind: str, iteration: int, rows: Sequence[dict[str, Any]]) -> None:
-        write_parquet(self._file(kind, iteration), rows, schema_of(kind, rows))
+        write_parquet(self._file("values", iteration), rows, schema_of("values", rows))
 
     def write_evaluation(self, iteration: int, evaluation: dict[str, Any]) -> None:
         """Writes `{"pass@1": …, "num_problems": …, "samples_per_problem": …, …}`."""
@@ -193,8 +174,8 @@ class RunDir:
 
     def iterations(self, kind: str) -> list[int]:
         """The iterations that have a file in `kind` (rollouts, values, evaluations), ascending."""
-        names = [path.name for path in (self.path / kind).glob(f"iter_*{SUFFIXES[kind]}")]
-        numbers = [name.removeprefix("iter_").removesuffix(SUFFIXES[kind]) for name in names]
+        files = (self.path / kind).glob(f"iter_*{SUFFIXES[kind]}")
+        numbers = [file.stem.removeprefix("iter_") for file in files]
         return sorted(int(number) for number in numbers if number.isdecimal())
 
     def discard_after(self, iteration: int) -> None:

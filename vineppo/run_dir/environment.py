@@ -5,6 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -32,18 +33,13 @@ def record_environment(path: Path) -> None:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Start time, command line, package versions, source tree and hardware, as plain JSON data.
-
-    `packages` leaves out what is not installed; memory is in GiB.
-    """
+    """Start time, command line, installed packages, source tree and hardware; memory in GiB."""
     import torch  # readers of a run directory do not need it
 
-    def version(package: str) -> str | None:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            return None
-
+    packages = {}
+    for name in PACKAGES.split():
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -53,7 +49,7 @@ def describe_environment() -> dict[str, Any]:
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES.split() if (found := version(name))},
+        "packages": packages,
         "source": describe_source(Path(vineppo.__file__).resolve().parents[1]),
         "hardware": {
             "cpu": models[0] if models else platform.machine(),
@@ -68,10 +64,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def describe_source(root: Path) -> dict[str, Any] | None:
-    """Commit and dirtiness of the git checkout whose top is `root`; None without one.
-
-    An installed package may lie within somebody else's checkout, whose top is another.
-    """
+    """Commit and dirtiness of the git checkout whose top is `root`; None without one."""
 
     def git(*arguments: str) -> str | None:
         command = ["git", "-C", str(root), *arguments]
@@ -79,6 +72,6 @@ def describe_source(root: Path) -> dict[str, Any] | None:
         return done.stdout.strip() if done.returncode == 0 else None
 
     top = git("rev-parse", "--show-toplevel") if shutil.which("git") else None
-    if top is None or Path(top).resolve() != root.resolve():
+    if top is None or Path(top).resolve() != root.resolve():  # somebody else's checkout
         return None
     return {"commit": git("rev-parse", "HEAD"), "is_dirty": git("status", "--porcelain") != ""}

@@ -21,9 +21,8 @@ TEMPORARIES = f".*{TEMPORARY_SUFFIX}"  # the files that a killed `write_atomic` 
 def write_atomic(path: Path, content: bytes) -> None:
     """Writes `content` to `path` in one visible step: a temporary file, then a rename.
 
-    The file and its directory entry are on the disk when this returns. A reader, also after a
-    crash, sees the old file or the new one. Creates the parent directory. Raises
-    `UserError` with the system's reason and the path, for a full disk, say.
+    The file is on the disk when this returns. Creates the parent directory. Raises `UserError` with
+    the system's reason and the path, for a full disk, say.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     with named_errors("write", path):
@@ -59,10 +58,9 @@ def sync(path: Path) -> None:
 
 
 def lock(path: Path) -> BinaryIO:
-    """Creates `path` and holds it until it is closed or this process ends, however it ends.
+    """Creates `path` and holds it until this process ends; `UserError` while another does.
 
-    Raises `UserError` while another process holds it. Without locks in the file system (NFS without
-    lockd, Lustre without -o flock) the run continues, and says so.
+    Without locks in the file system (NFS without lockd) the run continues, and says so.
     """
     with named_errors("write", path):
         file = path.open("ab")  # NFS grants an exclusive lock to a writer alone

@@ -58,15 +58,11 @@ SCHEMAS = {
 
 
 def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    """One row per rollout, with the columns of `ROLLOUT_SCHEMA`, and of `TURN_COLUMNS` with turns.
-
-    `step_starts` count in the response: spans (0, 3), (3, 5) give [0, 3]. `advantages_S` are raw.
-    """
+    """One row per rollout; `step_starts` count in the response, `advantages_S` are raw."""
     has_turns = any(rollout.turns for rollout in rollouts)
     rows = []
     for rollout in rollouts:
-        advantages_S, turns = rollout.steps_S["advantages"], rollout.turns
-        assert len(advantages_S) == len(rollout.spans_S), "one advantage a step"
+        assert len(rollout.steps_S["advantages"]) == len(rollout.spans_S), "one advantage a step"
         row = {
             "problem_id": rollout.problem.id,
             "rollout_index": rollout.rollout_index,
@@ -77,22 +73,20 @@ def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
             "reward": rollout.reward,
             "finish_reason": rollout.finish_reason,
             "step_starts": [span.start for span in rollout.spans_S],
-            "advantages_S": advantages_S,
+            "advantages_S": rollout.steps_S["advantages"],
         }
         if has_turns:
-            columns = zip(*((turn.end, turn.state, turn.reward) for turn in turns), strict=True)
-            row |= dict(zip(TURN_COLUMNS.names, columns, strict=True))
+            turns = ((turn.end, turn.state, turn.reward) for turn in rollout.turns)
+            row |= dict(zip(TURN_COLUMNS.names, zip(*turns, strict=True), strict=True))
         rows.append(row)
     return rows
 
 
 def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[dict[str, Any]]:
-    """One row per estimated state; the columns are those of `VALUE_SCHEMA`.
+    """One row per estimated state, and a further one for every predictor besides MC and critic.
 
-    State i of a rollout is the prompt and the `prefix_length` tokens before step i. `returns_K` is
-    empty if Monte-Carlo values left the state out, `critic_value` null without a critic. Every
-    other predictor has a further row a state (`PREDICTION_COLUMNS`); the value of a state left out
-    is null.
+    `returns_K` is empty where Monte-Carlo values left the state out, `critic_value` null without a
+    critic, and the other predictors' `value` null for a state left out.
     """
     further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
     no_prediction = {"predictor": None, "value": None} if further else {}
@@ -143,10 +137,7 @@ def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema)
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of a table, of all `columns` or of some.
-
-    Raises `UserError` for a file that is missing, cut off or altered.
-    """
+    """The rows of a table; `UserError` for a file that is missing, cut off or altered."""
     with named_errors("read", path):
         content = path.read_bytes()
     chosen = None if columns is None else list(columns)

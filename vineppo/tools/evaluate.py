@@ -14,7 +14,7 @@ from typing import Any
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import load_reward
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.distributed import init_distributed, refuse_several_processes
+from vineppo.distributed import init_distributed, num_ranks
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_policy, headline
@@ -23,11 +23,11 @@ from vineppo.progress import Progress
 from vineppo.rollouts import Sampler
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
-from vineppo.run_dir.directory import folder_name
 from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.tasks import load_split
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
+from vineppo.tools.sweep import folder_name
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class Conditions:
     config: TrainConfig | SftConfig
     folder: str
     other_task: dict[str, Any] | None
+
+
+def refuse_several_processes(command: str) -> None:
+    """Raises `UserError` where a launcher started several."""
+    if num_ranks() > 1:
+        raise UserError(
+            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
+        )
 
 
 def evaluate_run(

@@ -20,6 +20,7 @@ The file is jsonnet that evaluates to its runs, checked whole before any starts:
 """
 
 import copy
+import hashlib
 import json
 import os
 import shlex
@@ -39,9 +40,16 @@ from vineppo.config.schema import TrainConfig
 from vineppo.distributed import interruptible, interruption, raise_if_any
 from vineppo.errors import UserError, naming
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.directory import folder_name
 
 POLL_S = 0.5
+
+
+def folder_name(assignments: Sequence[str]) -> str:
+    """ "a=1,b=x_y" of `--set a=1 --set b=x/y`; hashed where a file system would refuse it."""
+    name = ",".join(assignments).replace("/", "_")
+    if len(name.encode()) <= 200:
+        return name
+    return name[:100] + "-" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)

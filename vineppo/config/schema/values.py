@@ -66,8 +66,8 @@ class States(PluginConfig):
         raise NotImplementedError
 
     def expected(self, num_boundaries: float) -> float:
-        """How many of a rollout's boundaries are chosen on average."""
-        raise NotImplementedError
+        """How many of a rollout's boundaries are chosen on average; `vineppo estimate` asks."""
+        return num_boundaries
 
     def next_scale(self, rollouts: Sequence["Rollout"]) -> float | None:  # noqa: ARG002
         """What `chosen` is told in the next iteration; None: nothing."""

@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from vineppo.batching import collate, grouped_minibatches, ranks_share
-from vineppo.checkpoint import save_final
+from vineppo.checkpoint import write_whole
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import init_distributed, is_main, num_ranks, rank
 from vineppo.forward_passes import read_sequences
@@ -70,7 +70,7 @@ def train_reward_model(config: RewardModelConfig, directory: Path) -> None:
             metrics = reward_model.update([train[i] for i in chosen], iteration - 1, num_updates)
             metrics |= evaluate_if_due(session, reward_model, test, iteration)
             session.finish_iteration(iteration, metrics)
-        save_final(run, reward_model)
+        write_whole(run.final_path, reward_model.save_hf)
 
 
 def evaluate_if_due(

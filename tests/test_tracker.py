@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vineppo import progress
+from vineppo import session
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import LoggingConfig, TrainConfig
 from vineppo.errors import UserError
@@ -38,7 +38,7 @@ def test_no_key_of_the_environment_is_written_anywhere(configs, tmp_path, monkey
 
 def test_wandb_that_is_not_installed_is_a_line(configs, tmp_path, monkeypatch):
     """Asked before a model is loaded."""
-    monkeypatch.setattr(progress, "find_spec", lambda _: None)
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
     config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
     with pytest.raises(UserError, match=r"^logging.wandb_project needs the package wandb"):
         is_finished(config, tmp_path / "run")

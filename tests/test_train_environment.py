@@ -121,7 +121,7 @@ def test_what_cuts_single_responses_says_so(vineppo_run, tmp_path):
     options = ["--checkpoints=0", f"--out={tmp_path}"]
     done = run_module("analysis", ["action-ranking", str(vineppo_run), *options])
     assert done.returncode == 2
-    assert "task.environment have several turns" in done.stderr
+    assert "task.environment has several turns" in done.stderr
 
 
 def test_the_calculator_of_the_page(tmp_path, configs, monkeypatch):

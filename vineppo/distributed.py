@@ -1,9 +1,4 @@
-"""The ranks of a run: who this process is, what they bring together, and how they end together.
-
-Sampling, scoring and micro-batches are divided over the ranks. Every rank computes the rest from
-the same gathered data. The main rank alone writes. SIGTERM and Ctrl-C end a run where nothing is
-half done, so that it can leave a checkpoint.
-"""
+"""The ranks of a run: who this process is, what they bring together, and how they end together."""
 
 import os
 import signal

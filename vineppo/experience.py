@@ -56,13 +56,10 @@ class Experience:
         return sum(self.continuations.values())
 
 
-@dataclass(frozen=True)
-class _Share:
-    """One replica's samples: rollouts of its problems, and values of the states that it got."""
-
-    rollouts: dict[RolloutKey, Rollout]
-    values: dict[str, dict[StateKey, StateValue]]  # by predictor
-    greedy: dict[RolloutKey, Rollout]
+# One replica's rollouts, the values of the states that it got by predictor, and greedy rollouts.
+Share = tuple[
+    dict[RolloutKey, Rollout], dict[str, dict[StateKey, StateValue]], dict[RolloutKey, Rollout]
+]
 
 
 def sample(
@@ -83,20 +80,19 @@ def sample(
     stream = _Stream(sampler, config, predictors, iteration, progress, reference_pass, entropy_pass)
     share = stream.sample(prompts_P[replica(each) :: num_replicas(each)])
     progress.enter("values" if stream.values else "rollout")  # the others are still at it
-    shares = gather(share)[::each]
-    by_key = ChainMap(*(share.rollouts for share in shares))
-    greedy = ChainMap(*(share.greedy for share in shares))
+    rollouts_R, values_R, greedy_R = zip(*gather(share)[::each], strict=True)
+    by_key, greedy = ChainMap(*rollouts_R), ChainMap(*greedy_R)
     indices = range(config.rollouts.num_samples)
     rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
     for predictor in predictors:
         if predictor.name in stream.values:
-            predictor.merge(rollouts, [share.values[predictor.name] for share in shares])
+            predictor.merge(rollouts, [found[predictor.name] for found in values_R])
     for rollout in rollouts:
         rollout.values_from = feeding_predictor(config)
         if greedy:
             rollout.greedy_reward = greedy[rollout.problem.id, 0].reward
     values = {
-        name: [value for share in shares for value in share.values[name].values()]
+        name: [value for found in values_R for value in found[name].values()]
         for name in stream.values
     }
     return Experience(
@@ -167,7 +163,7 @@ class _Stream:
             if predictor.is_sampled
         }
 
-    def sample(self, prompts_P: Sequence[Prompt]) -> _Share:
+    def sample(self, prompts_P: Sequence[Prompt]) -> Share:
         """Rollouts and the continuations of their states in one stream, without a barrier."""
         self.progress.enter("rollout")
         sampler, credit, seeds = self.sampler, self.config.credit, (self.iteration, "rollouts")
@@ -194,11 +190,9 @@ class _Stream:
             self.reference_pass.work()
             self.reference_pass.wait()
         self.progress.enter("grading")
-        return _Share(
-            rollouts=pending.settle(awaited),
-            values={name: stream.settle() for name, stream in self.values.items()},
-            greedy=greedy.settle(awaited),
-        )
+        rollouts = pending.settle(awaited)
+        values = {name: stream.settle() for name, stream in self.values.items()}
+        return rollouts, values, greedy.settle(awaited)
 
     def _add(self, rollout: Rollout) -> None:
         self._num_left -= 1

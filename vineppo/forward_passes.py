@@ -30,7 +30,7 @@ def token_columns(
     ranks: RankGroup | None = None,
     packs: bool = False,
 ) -> list[Rows]:
-    """What `forward` says of every response token, without gradient; one `Rows` a tensor."""
+    """Values of `forward` at every response token, without gradient; one `Rows` per tensor."""
 
     def read(batch: TrainBatch, chosen: Sequence[TokenSequence]) -> list[tuple[Row, ...]]:
         return response_rows(forward(batch), batch, chosen)
@@ -48,7 +48,7 @@ def read_sequences(
     columns: Sequence[str] = (),
     packs: bool = False,
 ) -> list[T]:
-    """What `read` finds of every sequence, in a micro-batch with others, without gradient.
+    """The result of `read` for every sequence, batched with others, without gradient.
 
     The batches carry `columns`, and are packed if the model takes them so. Each of `ranks` (None:
     of all) passes its share, and has all of them in the end.

@@ -63,10 +63,7 @@ def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """`rollout/*` except the log-probability gap; lengths in tokens, with the end token.
-
-    With an environment also its turns, and its tokens' share, `rollout/observed_frac`.
-    """
+    """`rollout/*` except the log-probability gap; lengths in tokens, with the end token."""
     lengths = [len(rollout.response_ids) for rollout in rollouts]
     metrics = {
         "rollout/response_length_mean": fmean(lengths),
@@ -84,8 +81,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """|log π_engine − log π_trainer| over all sampled tokens: a stale weight shows here.
 
-    With `sampling.top_p` < 1 only the engine's are renormalised over the nucleus: up to −log top_p
-    of a token's gap is then no error.
+    With `sampling.top_p` < 1 up to −log top_p of a token's gap is no error.
     """
     engine_N = _flat([r.of_actions(r.logprobs_T) for r in rollouts])
     trainer_N = _flat([r.of_actions(r.tokens_T["trainer_logprobs"]) for r in rollouts])
@@ -99,9 +95,7 @@ def logprob_gap_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def importance_metrics(rollouts: Sequence[Rollout], level: ImportanceLevel) -> dict[str, float]:
     """`rollout/importance_*`: mean and effective share of the weights for what the engine samples.
 
-    ess_frac = (Σ w)² / (n Σ w²) (Kong 1992) over the n trained tokens, or over the sequences that
-    train where a sequence has one weight. Weights [1, 1, 2]: mean 4/3, share 16/18. Weights that
-    are all 0 have 0.
+    ess_frac = (Σ w)² / (n Σ w²) (Kong 1992) over n trained tokens, or sequences. [1, 1, 2]: 16/18.
     """
     weights: list[float] = []
     for rollout in rollouts:
@@ -164,10 +158,7 @@ def merged_grading(by_rank: Sequence[dict[str, float]]) -> dict[str, float]:
 def value_quality(
     rollouts: Sequence[Rollout], predictors: Sequence["ValuePredictor"], config: TrainConfig
 ) -> dict[str, float]:
-    """`NAME/…` of `predictor_metrics`: a predictor's values against the actual rewards to go.
-
-    Tokens count, or steps where a predictor values those. Sampled returns are left out.
-    """
+    """`NAME/…` of `predictor_metrics`, for the predictors that do not sample returns."""
     metrics = {}
     for predictor in predictors:
         if predictor.name in rollouts[0].returns_S:
@@ -211,7 +202,7 @@ def predictor_metrics(
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float:
     """1 − Var(return − value)/Var(return); NaN where the returns do not vary.
 
-    Values [0.5, 0.5] of returns [0, 1] explain nothing: 0; values [0.25, 0.75] give 0.75.
+    Values [0.5, 0.5] of returns [0, 1] give 0, values [0.25, 0.75] give 0.75.
     """
     errors = [target - value for value, target in zip(values, returns, strict=True)]
     errors_std, returns_std = mean_std(errors)[1], mean_std(returns)[1]
@@ -221,11 +212,9 @@ def explained_variance(values: Sequence[float], returns: Sequence[float]) -> flo
 def within_problem_correlation(
     values_PN: Sequence[Sequence[float]], returns_PN: Sequence[Sequence[float]]
 ) -> float:
-    """Σ dV·dR / √(Σ dV² · Σ dR²), where d is the deviation from the problem's mean.
+    """Σ dV·dR / √(Σ dV² · Σ dR²), where d is the deviation from the problem's mean; else NaN.
 
-    Knowing which problem is hard earns nothing. NaN where dV or dR is nearly 0 (`NEAR_ZERO`) or not
-    finite. Values [0, 1], [5, 7] of returns [0, 1], [1, 0]: dV = ∓½, ∓1 and dR = ∓½, ±½ give
-    (½ − 1)/√(2.5 · 1) = −0.316.
+    Values [0, 1], [5, 7] of returns [0, 1], [1, 0]: (½ − 1)/√(2.5 · 1) = −0.316.
     """
 
     def deviations(rows: Sequence[Sequence[float]]) -> list[float]:
@@ -243,8 +232,7 @@ def within_problem_correlation(
 def calibration_error(values: Sequence[float], returns: Sequence[float]) -> float:
     """Σ_b n_b/n · |mean value − mean return| over tenths of [0, 1] (arXiv:1706.04599, eq. 3).
 
-    Values outside of [0, 1] are in the outermost tenths. Values [0.25, 0.28, 0.8] of returns
-    [0, 1, 1]: |0.53 − 1|/3 + |0.8 − 1|/3 = 0.223.
+    Values [0.25, 0.28, 0.8] of returns [0, 1, 1]: |0.53 − 1|/3 + |0.8 − 1|/3 = 0.223.
     """
     edges = [part / NUM_CALIBRATION_BINS for part in range(1, NUM_CALIBRATION_BINS)]
     sums = [0.0] * NUM_CALIBRATION_BINS
@@ -258,8 +246,6 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
     n = 4 samples with c = 1 correct: pass@1 = 1/4, pass@2 = 1 − C(3,2)/C(4,2) = 1/2.
     """
-    if not 1 <= k <= num_samples:
-        raise ValueError(f"k must be in 1..{num_samples}, got {k}")
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 

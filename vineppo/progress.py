@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +166,6 @@ def tracked(config: AnyConfig, directory: Path) -> Iterator[Callable[[dict[str, 
     finally:
         run.finish()
         wandb.teardown()  # or processes that start later would share its service and its ids
-
-
-def check_installed(config: AnyConfig) -> None:
-    """Raises `UserError` if wandb is asked for and missing; before a model loads."""
-    if config.logging.wandb_project is not None and find_spec("wandb") is None:
-        raise UserError("logging.wandb_project needs the package wandb, which is not installed")
 
 
 @contextmanager

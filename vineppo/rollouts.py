@@ -1,20 +1,16 @@
-"""The continuation loop: K continuations of any prefix of token ids, streamed, seeded, graded.
-
-Rollouts (continuations of an empty response), Monte-Carlo values, ground truth and alternative
-steps are all sampled here (docs/continuations.md).
-"""
+"""The continuation loop: K continuations of any prefix of token ids, streamed, seeded, graded."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Protocol
 
 from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.seeds import derive_seed
-from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.segment.token_texts import response_text
 from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, Rollout, Turn
@@ -32,11 +28,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Sampler:
-    """An engine with what it samples for: temperature, top_p, token budget, the run's seed.
-
-    With a `scorer`, rewards are what it makes of the grader's. With an `environment` responses have
-    several turns, which it rewards. `held` waits for room in the engine.
-    """
+    """An engine with what it samples for; an `environment` rewards turns instead of the grader."""
 
     engine: Engine
     grader: Grader
@@ -48,11 +40,7 @@ class Sampler:
     held: deque[Callable[[], None]] = field(default_factory=deque, compare=False, repr=False)
 
     def hold(self, submit: Callable[[], None]) -> None:
-        """Calls `submit` when the engine has room, at once or before a later step.
-
-        A request holds its whole prefix. If all were queued at once, memory would grow with the
-        square of a response's steps.
-        """
+        """Calls `submit` when the engine has room, because a request holds its whole prefix."""
         self.held.append(submit)
         self._feed()
 
@@ -76,18 +64,13 @@ class Sampler:
             tick()
 
     def text(self, response_ids: Sequence[int]) -> str:
-        """`response_text` by the fast backend."""
-        return response_text(self.tokenizer.backend_tokenizer, self._special_ids, response_ids)
+        return response_text(self.tokenizer, response_ids)
 
     def full_text(self, response_ids: Sequence[int]) -> str:
         """With special tokens as the tokenizer writes them."""
         backend = self.tokenizer.backend_tokenizer
         text: str = backend.decode(response_ids, skip_special_tokens=False)
         return text
-
-    @cached_property
-    def _special_ids(self) -> frozenset[int]:
-        return special_ids(self.tokenizer)
 
 
 @dataclass(frozen=True)
@@ -108,10 +91,9 @@ class State:
 
 @dataclass(frozen=True)
 class Continuation:
-    """Number `index` of a state's continuations, and the reward of the whole response.
+    """Number `index` of a state's continuations; the rest but `completion` is the whole response's.
 
-    The reward may be pending. `text` is the whole response's, None where no grader read it; `turns`
-    are the response's too, where an environment answered.
+    The reward may be pending. `text` is None where no grader read it.
     """
 
     index: int
@@ -161,7 +143,7 @@ def submit_continuations(
     """Queues a state's continuations; `done` is called as each one finishes, in any order.
 
     A continuation has the token budget that the response had left at the state. Number k has the
-    seed derive_seed(run seed, *stream, k), so the same stream and state give the same samples.
+    seed derive_seed(run seed, *stream, k).
     """
     prompt, prefix_ids, sampling = state.prompt, state.prefix_ids, sampler.sampling
     if sampler.environment is not None:
@@ -196,7 +178,6 @@ def _submit_episode(
     num_sampled = 0
 
     def ask() -> None:
-        """Samples the rest of the policy's turn."""
         submit_samples(
             sampler,
             (*prompt.token_ids, *episode.response_ids),
@@ -273,10 +254,7 @@ def submit_rollouts(
     done: Callable[[Rollout], None] = lambda _: None,
     with_logprobs: bool = False,
 ) -> PendingRollouts:
-    """Queues `num_samples` responses of every prompt; `done` is called as each one finishes.
-
-    Sample j of a problem has the random stream (*stream, problem id, j).
-    """
+    """Queues samples j of every prompt, with the random streams (*stream, problem id, j)."""
     pending = PendingRollouts()
     for prompt in prompts_P:
 

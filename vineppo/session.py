@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,12 @@ from vineppo.distributed import (
     raise_if_any,
 )
 from vineppo.engine import EngineCounts
-from vineppo.errors import InterruptionError
+from vineppo.errors import InterruptionError, UserError
 from vineppo.evaluate import evaluate_policy, headline
 from vineppo.metrics import merged_grading
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
-from vineppo.progress import Progress, check_installed, log_to, say, tracked
+from vineppo.progress import Progress, log_to, say, tracked
 from vineppo.rollouts import Prompt, Sampler, Scorer
 from vineppo.run_dir import RunDir
 from vineppo.tasks.environments import build_environment
@@ -171,17 +172,14 @@ def open_session(
     kl_coef: float = 0.0,
     scorer: Scorer | None = None,
 ) -> Iterator[Session]:
-    """Starts the engine and the models, restores the last checkpoint, evaluates the start.
-
-    The engine starts first, so that its memory profile sees an empty GPU.
-    """
+    """Starts the engine and the models, restores the last checkpoint, evaluates the start."""
     with ExitStack() as stack:
         if is_main():
             stack.enter_context(log_to(run.path / "train.log"))
         grader = stack.enter_context(Grader(config.task.grading))
         init_distributed()
         say(f"{config.name}: the engine starts, on a GPU in a minute or more")
-        engine = config.engine.build(loaded.engine_model)
+        engine = config.engine.build(loaded.engine_model)  # its memory profile needs an empty GPU
         engine.sleep()
         models = start_models()
         environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
@@ -243,10 +241,7 @@ def open_run_dir(config: AnyConfig, directory: Path) -> RunDir:
 
 
 def is_finished(config: AnyConfig, directory: Path) -> bool:
-    """True, and prints a line, if `directory` holds the finished run of `config`.
-
-    Raises `UserError`, before models load, for what would stop the run from going on.
-    """
+    """True if the run is finished; `UserError`, before models load, for what would stop it."""
     run = RunDir(directory)
 
     def finished() -> bool:
@@ -259,8 +254,8 @@ def is_finished(config: AnyConfig, directory: Path) -> bool:
         return True
 
     is_done: bool = from_main(finished)
-    if not is_done:
-        check_installed(config)
+    if not is_done and config.logging.wandb_project is not None and find_spec("wandb") is None:
+        raise UserError("logging.wandb_project needs the package wandb, which is not installed")
     return is_done
 
 

@@ -1,4 +1,4 @@
-"""What a model says of every response token: log-probabilities, entropies, KL, value outputs."""
+"""Per response token: log-probabilities, entropies, KL and value outputs of a model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -34,7 +34,7 @@ class ForwardOptions:
 
 @dataclass(frozen=True)
 class TokenScores:
-    """What the policy says of every response token, each [B, T] and 0 elsewhere (nats)."""
+    """The policy's scores of response tokens, each [B, T], 0 elsewhere (nats)."""
 
     logprobs_BT: torch.Tensor  # of the tempered policy, like the entropy
     entropy_BT: torch.Tensor  # 0 unless asked for

@@ -58,11 +58,7 @@ def update(
 
 
 def resampled(rollouts: Sequence[Rollout], config: TrainConfig, iteration: int) -> list[Rollout]:
-    """The rollouts of the policy's epochs: all, or PF-PPO's choice (`filter_weights`).
-
-    It draws as many of each problem as there are, with replacement, so the number of updates stays.
-    Advantages stay those of the whole group.
-    """
+    """The rollouts of the policy's epochs: all, or as many by PF-PPO's `filter_weights`."""
     if config.optimization.resampling is None:
         return list(rollouts)
     drawn: list[Rollout] = []
@@ -85,10 +81,8 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    `policy/padding_frac` is the share of padding in this rank's passes, `policy/trained_frac` the
-    share of trained tokens in all responses. `heads` are predictors on the policy's backbone, whose
-    losses and metrics join. An update whose mean ratio exceeds `max_mean_ratio`, or whose loss or
-    gradient is not finite, is skipped and counted.
+    The losses and metrics of `heads` on the policy's backbone join. An update whose mean ratio
+    exceeds `max_mean_ratio`, or whose loss or gradient is not finite, is skipped and counted.
     """
     optimization = config.optimization
     has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"
@@ -137,7 +131,7 @@ def warm_up_head(
 
     def head_loss(sizes: UpdateSizes, batch: TrainBatch, scores: TokenScores) -> Summand:
         joined = head.policy_loss(sizes, batch, scores)
-        assert joined is not None, "a head has a loss"
+        assert joined is not None
         return joined[1]
 
     updates = [

@@ -19,7 +19,7 @@ from analysis.frames import (
     read_run,
 )
 from analysis.report import curves as drawn
-from analysis.report.rollouts import Data, Extent, viewer_data
+from analysis.report.viewer import Data, Extent, viewer_data
 from analysis.truth import truth_tables
 from vineppo.run_dir.files import write_atomic
 

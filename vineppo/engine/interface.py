@@ -1,4 +1,4 @@
-"""What the trainer asks of an engine: token ids in, token ids and log-probabilities out."""
+"""The trainer's interface to an engine: token ids in, token ids and log-probabilities out."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from vineppo.config.require import require
 from vineppo.config.schema import Positive, PredictorConfig
 from vineppo.recipes.arithmetic import Fact
 from vineppo.recipes.worded import WordedTask
-from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.segment.token_texts import response_text
 from vineppo.types import Rollout
 from vineppo.values.predictor import ValuePredictor
 
@@ -47,7 +47,6 @@ class Oracle(ValuePredictor):
         assert isinstance(config.task, WordedTask), "checked with the config"
         self._demonstrator = config.task.demonstrator()
         self._tokenizer = config.task.build_tokenizer()
-        self._special_ids = special_ids(self._tokenizer)
         self._keep = 0.5 ** (1 / self.options.half_life)
         p = 1 - config.task.wrong_probability * (1 - config.task.repair_probability)
         self._counts: dict[Fact, tuple[float, float]] = dict.fromkeys(  # right results, and all
@@ -81,8 +80,7 @@ class Oracle(ValuePredictor):
         return {f"values/{self.name}/skill": sum(skills) / len(skills)}
 
     def _text(self, rollout: Rollout, end: int) -> str:
-        backend = self._tokenizer.backend_tokenizer
-        return response_text(backend, self._special_ids, rollout.response_ids[:end])
+        return response_text(self._tokenizer, rollout.response_ids[:end])
 
     def state(self) -> dict[str, Any]:
         return {"counts": [[*fact, *counts] for fact, counts in self._counts.items()]}

@@ -17,7 +17,7 @@ from vineppo.config.schema import AnyConfig, EnvironmentConfig, Task
 from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
 from vineppo.recipes.jsonl import prompt_field
-from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.segment.token_texts import response_text
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.environments import Environment, Observation
 from vineppo.tasks.prompts import render
@@ -112,9 +112,7 @@ class VerifiersEnvironment(Environment):
         return Observation(())
 
     def step(self, action_ids: tuple[int, ...]) -> Observation:
-        backend = self.tokenizer.backend_tokenizer
-        text = response_text(backend, special_ids(self.tokenizer), action_ids)
-        return finished(self._step(text))
+        return finished(self._step(response_text(self.tokenizer, action_ids)))
 
     async def _step(self, text: str) -> Observation:
         from verifiers.types import Response, ResponseMessage

@@ -37,10 +37,7 @@ SUFFIXES = dict.fromkeys(SCHEMAS, ".parquet") | {"evaluations": ".json"}
 
 
 class RunDir:
-    """The one writer of a run directory, and its readers; iteration 0 is the starting policy.
-
-    Both raise `UserError`: for a full disk, say, or a file that is missing or damaged.
-    """
+    """The one writer of a run directory, and its readers; iteration 0 is the starting policy."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -87,8 +84,7 @@ class RunDir:
     def check(self, resolved_config: dict[str, Any], user_digests: Mapping[str, str]) -> bool:
         """True if the directory holds a run of this config; False to start one. Writes nothing.
 
-        Raises `UserError` for a directory that is no run or holds another config (naming the first
-        key that differs), and for a user's file that has changed since the run began.
+        Raises `UserError` for what is no run or another config's, and for changed user's files.
         """
         entries: set[str] = set()
         if self.path.is_dir():

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from vineppo.config.require import require
@@ -53,11 +54,8 @@ class TokensSegmenter(Segmenter):
     def spans(
         self, token_texts_T: Sequence[str], *_: Sequence[float] | None
     ) -> tuple[StepSpan, ...]:
-        total = len(token_texts_T)
-        return tuple(
-            StepSpan(start, min(start + self.num_tokens, total))
-            for start in range(0, total, self.num_tokens)
-        )
+        edges = [*range(0, len(token_texts_T), self.num_tokens), len(token_texts_T)]
+        return tuple(StepSpan(start, end) for start, end in pairwise(edges))
 
 
 @dataclass(frozen=True)

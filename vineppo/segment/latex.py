@@ -63,10 +63,7 @@ def formulas(text: str) -> list[Formula]:
 
 
 def _pairs(text: str) -> list[tuple[int, int]]:
-    """Every delimiter with its partner as (start of one, end of the other), by start.
-
-    A `$` is paired with the one before it and the one behind it; `formulas` decides between them.
-    """
+    """(start, end) of every delimiter and its partner, by start; a `$` may have two partners."""
     pairs = []
     opened: defaultdict[str, list[int]] = defaultdict(list)
     last_dollar: dict[str, int] = {}
@@ -92,11 +89,7 @@ def _is_currency(text: str, start: int, end: int) -> bool:
 
 
 def formula_places(text: str, formula: Formula) -> Iterator[tuple[int, bool]]:
-    """Positions at which a long formula may be cut, and whether each is a line end.
-
-    They are behind line ends (`\\\\`) and before relation signs, outside of braces, brackets,
-    `\\left…\\right` and matrices.
-    """
+    """(position, is_line_end) of each cut of a long formula, outside of brackets and matrices."""
     depth = 0
     end = formula.start if formula.is_picture else formula.end
     for match in _FORMULA_PART.finditer(text, formula.start, end):

@@ -1,6 +1,7 @@
 """The text of each sampled token, which segmenters cut into steps, and of a response."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -53,22 +54,22 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return pieces
 
 
-def special_ids(tokenizer: Any) -> frozenset[int]:
+@lru_cache(maxsize=4)
+def _special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset(i for i, token in tokenizer.added_tokens_decoder.items() if token.special)
 
 
-def response_text(backend: Tokenizer, special: frozenset[int], ids: Sequence[int]) -> str:
-    """The text of a response, without the tokens of `special` at its ends.
+def response_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of a response, by the fast backend, without the special tokens at its ends.
 
     One between two others is U+FFFD, so that the digits on its sides do not become one number:
     "4<pad>0<eos>" gives "4\ufffd0".
     """
+    backend, special = tokenizer.backend_tokenizer, _special_ids(tokenizer)
     kept = [place for place, token_id in enumerate(ids) if token_id not in special]
     if not kept:
         return ""
     first, end = kept[0], kept[-1] + 1
-    if len(kept) == end - first:
-        return str(backend.decode(ids[first:end]))
     breaks = [place for place in range(first, end) if ids[place] in special]
     runs = pairwise([first - 1, *breaks, end])
     return "\ufffd".join(backend.decode(ids[before + 1 : after]) for before, after in runs)

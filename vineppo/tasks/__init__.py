@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskData:
-    """The problems to learn from and to evaluate on; ids are unique over both.
-
-    The ids stay the same from run to run: `data.train_P[17].id == "gsm8k/train/17"`.
-    """
+    """Both sets; ids ("gsm8k/train/17") are unique over both and the same from run to run."""
 
     train_P: tuple[Problem, ...]
     test_P: tuple[Problem, ...]
@@ -38,14 +35,10 @@ def load_task(task: Task) -> TaskData:
 
 
 def load_split(task: Task, split: Split) -> tuple[Problem, ...]:
-    """The problems of one set; the test set is cut to its first `num_test_problems`.
-
-    Raises UserError for data that cannot be read, for what is no problem and for an empty set.
-    """
+    """The problems of one set, at least one; the test set's first `num_test_problems` alone."""
     problems_P = tuple(task.load(split))
     if not problems_P:
-        path = task.train_path if split == "train" else task.test_path
-        raise UserError(f"{path or f'task {task.kind}'}: the {split} set is empty")
+        raise UserError(f"task {task.kind}: the {split} set is empty")
     for index, problem in enumerate(problems_P):
         if not isinstance(problem, Problem):
             raise UserError(f"{task.kind}: load must give problems, got {problem!r} at {index}")

@@ -51,10 +51,7 @@ def as_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
 def encode(
     tokenizer: "PreTrainedTokenizerBase", text: str, add_special_tokens: bool = False
 ) -> tuple[int, ...]:
-    """Token ids of `text`: special tokens by their names, and what `as_text` masked as characters.
-
-    `add_special_tokens`: with those that the tokenizer puts around a text.
-    """
+    """Token ids of `text`: special tokens by name, and what `as_text` masked as characters."""
     if max(text, default="") < chr(_MASK):
         return tuple(tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
     twin, control_ids = _twin(tokenizer, len(tokenizer))
@@ -76,11 +73,8 @@ def _special_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[tuple[int, Add
 
 @lru_cache(maxsize=1)
 def _twin(tokenizer: "PreTrainedTokenizerBase", _: int) -> tuple[Tokenizer, dict[int, int]]:
-    """A tokenizer that reads special tokens by other names alone, and their ids by its ids.
-
-    To encode the parts between special tokens one by one would not do: some tokenizers treat the
-    start of a text otherwise than its middle.
-    """
+    """A tokenizer that reads special tokens by other names alone, and their ids by its ids."""
+    # Encoding part by part would not do: some tokenizers treat the start of a text otherwise.
     twin = deepcopy(tokenizer.backend_tokenizer)
     twin.encode_special_tokens = True
     control_ids = {}

@@ -60,9 +60,8 @@ _ARROW = re.compile(r"\\(?:[A-Za-z]*arrow|implies|iff|to)(?![A-Za-z])|[→⇒⟹
 
 
 def compare_at_once(answer: str, extracted: str) -> bool | None:
-    """The comparison where it is free and certain: the same text, or a number as true answer.
+    """The comparison of the same text or with a number as true answer; None: it takes algebra.
 
-    None where it takes algebra. `compare_at_once("18", "18.00") is True`,
     `compare_at_once("18", "17+1") is False`, `compare_at_once("x+1", "1+x") is None`.
     """
     answer, extracted = answer.strip(), extracted.strip()
@@ -115,15 +114,13 @@ def _is_number(number: Literal, given: str) -> bool | None:
 
 
 def _is_same_number(gold: Literal, given: Literal) -> bool:
-    """Exactly the same, or as near as a decimal of six digits and another number can be.
-
-    20/4 is still to be computed for 5. And 50 % is 50 and 1/2, if the true answer leaves it open.
-    """
+    """Exactly the same, or as near as a decimal of six digits and another number can be."""
+    # 20/4 is still to be computed for 5.
     if given.is_fraction and given.value.denominator == 1 and not gold.is_fraction:
         return False
     if gold.base and given.base and gold.base != given.base:
         return False
-    factors = [Fraction(1)]
+    factors = [Fraction(1)]  # 50 % is 50 and 1/2, if the true answer leaves it open
     if given.is_percent and not gold.is_percent:
         factors = [Fraction(1, 100), *(factors if abs(gold.value) >= 1 else [])]
     elif gold.is_percent and not given.is_percent:
@@ -140,10 +137,7 @@ def _is_same_number(gold: Literal, given: Literal) -> bool:
 
 
 def _is_rounded(decimal: Literal, exact: Fraction, min_digits: int) -> bool:
-    """True if the decimal is the exact number, rounded or cut off after at least `min_digits`.
-
-    An integer has no decimals but for a float's error.
-    """
+    """True if the decimal is the exact number, rounded or cut off after at least `min_digits`."""
     off = abs(decimal.value - exact)
     if off <= abs(exact) * _FLOAT_ERROR:
         return True
@@ -255,7 +249,8 @@ def _is_same_equation(golds: list[str], givens: list[str]) -> bool:
         return any(_is_same(gold, givens[0]) for gold in golds)
     if len(golds) == len(givens) == 2 and squeeze(golds[0]) == squeeze(givens[0]):
         return _is_same(golds[1], givens[1])
-    if _says_nothing(golds):
+    # Without an unknown (0 = 0, 1 = 2) or another side (x = x), it is True or False, like others.
+    if not any(map(_names_something, golds)) or len(set(map(squeeze, golds))) == 1:
         return all(
             any(_is_same(gold, side) for gold in golds)
             for side in givens
@@ -278,15 +273,13 @@ def _are_two_statements(sides: list[str]) -> bool:
             return True
         if not derived and (end := _LAST_NAME.search(side)):
             before = side[: end.start()]
+            first = _SEPARATOR_BEFORE.sub("", before).strip()
             if _WORD_BEFORE.search(before) or (
-                not _is_one_value(side) and _is_value(_SEPARATOR_BEFORE.sub("", before).strip())
+                not _is_one_value(side)
+                and (len(bracketed_items(first)[1]) > 1 or _is_one_value(first))
             ):
                 return True
     return False
-
-
-def _is_value(text: str) -> bool:
-    return len(bracketed_items(text)[1]) > 1 or _is_one_value(text)
 
 
 def _is_one_value(text: str) -> bool:
@@ -294,14 +287,6 @@ def _is_one_value(text: str) -> bool:
     from sympy import Expr
 
     return isinstance(parse(TEXT.sub("t", text)), Expr)
-
-
-def _says_nothing(sides: list[str]) -> bool:
-    """True if the equation has no unknown (`0 = 0`, `1 = 2`) or one side alone (`x = x`).
-
-    As a truth value it would be the same as every other.
-    """
-    return not any(map(_names_something, sides)) or len(set(map(squeeze, sides))) == 1
 
 
 def _names_something(side: str) -> bool:
@@ -334,11 +319,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _is_same_expression(gold: str, given: str) -> bool:
-    """By math-verify; its time limits interrupt Python code only, and are off.
-
-    It compares numbers to a fixed number of decimals. So they are compared relatively first, and
-    then to more decimals than an answer has.
-    """
+    """By math-verify; its time limits interrupt Python code only, and are off."""
     from math_verify import verify
     from sympy import Float, Integral, Limit, Product, Rational, Sum
 
@@ -354,6 +335,7 @@ def _is_same_expression(gold: str, given: str) -> bool:
         expression.xreplace({f: Rational(str(f)) for f in expression.atoms(Float)})
         for expression in expressions
     )
+    # math-verify compares to a fixed number of decimals, so numbers are compared relatively first.
     if all(getattr(side, "is_number", False) for side in (gold_value, value)):
         off, size = abs((gold_value - value).evalf()), abs(gold_value.evalf())
         if off.is_Float and size.is_Float and off > 1e-9 * size:

@@ -4,13 +4,12 @@
              0                             if no answer is found
              1[answer ≡ extracted]         otherwise
 
-With a pass mark (`num_matching`) the reward is 1 if the length is right and enough characters are.
-With `reward_path` a user's function rewards the response unless it was cut off.
+With a pass mark (`num_matching`) the reward is 1 if the length is right and enough characters are:
+with a mark of 2, "417" passes for "407". With `reward_path` a user's function rewards the response.
 
 An expression copied from the question is no answer. A comparison that times out, kills its worker
-or raises is graded 0 and counted, so that a grader in trouble shows in the metrics. It is no
-verdict: after the iteration that answer is compared anew. A user's function that raises ends the
-run.
+or raises is graded 0, counted, and made anew after the iteration. A user's function that raises
+ends the run.
 """
 
 import logging
@@ -18,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -42,7 +42,7 @@ _FAILURE_COUNTERS: Mapping[type, str] = {
 }
 
 
-class Grader:
+class Grader(AbstractContextManager["Grader"]):
     """Grades responses; slow comparisons run in worker processes, each pair of texts once.
 
     The reward depends on the true answer and the response alone, never on the order of the calls.
@@ -62,7 +62,6 @@ class Grader:
             WorkerPool(user or compare, config.num_workers, limit_s)
             for limit_s in (*limits_s, config.time_limit_s)
         ]
-        # By pool.
         self._waiting: list[list[tuple[tuple[Any, ...], Future[float]]]] = [[] for _ in self._pools]
         self._num_open = [0 for _ in self._pools]
         self._is_closed = False
@@ -82,11 +81,10 @@ class Grader:
     ) -> Future[float]:
         """The reward of a response, at once or when a worker has compared it.
 
-        With extraction "hash" and the true answer "72": "… #### 72" gives 1.0, "… #### 71" and
-        "no idea" give 0.0. A user's function may ask for `response_ids`, and for `full_text`, which
-        holds the special tokens too. The future may be shared with other responses and cannot be
-        cancelled. It raises only for what is no verdict: RuntimeError when workers cannot be
-        started, PoolClosedError.
+        With extraction "hash" and the true answer "72", "… #### 72" gives 1.0. A user's function
+        may ask for `response_ids`, and for `full_text` with special tokens. The future may be
+        shared, cannot be cancelled, and raises RuntimeError when workers cannot be started, and
+        PoolClosedError.
         """
         if self._is_closed:
             raise RuntimeError("the grader is closed")
@@ -101,8 +99,9 @@ class Grader:
             self._count("num_no_answer")
             return _resolved(0.0)
         if self._config.num_matching is not None:
-            passed = is_passed(problem.answer, extracted, self._config.num_matching)
-            return _resolved(float(passed))
+            num_right = sum(map(str.__eq__, problem.answer, extracted))
+            has_length = len(problem.answer) == len(extracted)
+            return _resolved(float(has_length and num_right >= self._config.num_matching))
         verdict = compare_at_once(problem.answer, extracted)
         if verdict is not False and is_copied(problem.question, problem.answer, extracted):
             verdict = False
@@ -120,10 +119,7 @@ class Grader:
         return self._user_reward is not None and self._user_reward.reads_special_tokens
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the last call; the counters start anew, and failures are forgotten.
-
-        Timeouts, worker deaths and errors count comparisons, not the responses that share one.
-        """
+        """Counts since the last call; a failed comparison counts once, and will be made anew."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
             while self._failed:
@@ -143,9 +139,6 @@ class Grader:
         self._is_closed = True
         for pool in self._pools:  # the quickest first: its jobs may yet go to the others
             pool.close()
-
-    def __enter__(self) -> "Grader":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -205,12 +198,6 @@ class Grader:
     def _count(self, name: str) -> None:
         with self._lock:
             self._counts[name] += 1
-
-
-def is_passed(answer: str, extracted: str, num_matching: int) -> bool:
-    """Enough characters are right: `is_passed("407", "417", 2)`. "41" has the wrong length."""
-    num_right = sum(map(str.__eq__, answer, extracted))
-    return len(answer) == len(extracted) and num_right >= num_matching
 
 
 @lru_cache(maxsize=16)

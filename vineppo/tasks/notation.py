@@ -4,13 +4,12 @@ Pure text work, linear or nearly so. Nothing here computes.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
-_OPENING, _CLOSING = "([{", ")]}"
 _END = r"(?![A-Za-z])"  # of a LaTeX command's name
 # "4!=24" is a factorial, "x!=3" is not.
 EQUALS = re.compile(r"(?<![<>:])(?<!(?<![0-9])!)=")
@@ -81,121 +80,11 @@ TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _DIGIT_GROUPS = re.compile(r"(?<![0-9.,])(?<![0-9] )[0-9]{1,3}(?: [0-9]{3})+(?! ?[0-9])")
 _BLANK = re.compile(r"(?<![0-9.])\s|\s(?![0-9.])")  # not between two numbers: 3 4 is not 34
 _BRACED_SCRIPT = re.compile(r"(?<=[_^])\{(\w+)\}")
-_ESCAPE_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-
-
-def closing_braces(text: str) -> dict[int, int]:
-    """Where each brace that closes does so, by where it opens; escaped braces do not count."""
-    closing: dict[int, int] = {}
-    opened: list[int] = []
-    for token in _ESCAPE_OR_BRACE.finditer(text):
-        if token[0] == "{":
-            opened.append(token.start())
-        elif token[0] == "}" and opened:
-            closing[opened.pop()] = token.start()
-    return closing
-
-
-@lru_cache(maxsize=4096)
-def normalize(text: str) -> str:
-    r"""The text in one notation, without the marks around it.
-
-    `normalize(r"$\dfrac\pi2.$") == r"\frac{\pi}{2}"`, `normalize(r"\text{A,D}") == "A,D"` and
-    `normalize(r"3\text{ and }12{,}345") == "3, 12345"`.
-    """
-    if r"\begin" not in text:
-        text = _DOUBLED.sub(r"\\", text).replace(r"\\", ", ")
-    for pattern, replacement in _REWRITES:
-        text = pattern.sub(replacement, text)
-    text, bare = _with_braced_arguments(text), None
-    while bare != text:
-        bare = text
-        text = text.strip(" \n").rstrip(".,: $").removeprefix(r"\approx").lstrip()
-        mark = _MARKED.match(text)
-        if mark and closing_braces(text).get(mark.end() - 1) == len(text) - 1:
-            text = text[mark.end() : -1]
-    return text
-
-
-@lru_cache(maxsize=4096)
-def squeeze(text: str) -> str:
-    """The text without blanks, text marks and needless braces, to be compared with another.
-
-    A blank between two numbers goes only where it parts groups of digits, as in 1 234 567.
-    """
-    text = _DIGIT_GROUPS.sub(lambda groups: groups[0].replace(" ", ""), TEXT.sub(r"\1", text))
-    return _BRACED_SCRIPT.sub(r"\1", _BLANK.sub("", text))
-
-
-def _with_braced_arguments(text: str) -> str:
-    r"""`\frac{5}8` becomes `\frac{5}{8}`; the first argument has its braces."""
-    place = 0
-    while command := _TWO_ARGUMENTS.search(text, place):
-        place = command.end()
-        closing = closing_braces(text).get(place)
-        if closing is not None and (second := _ARGUMENT.match(text, closing + 1)):
-            text = f"{text[: closing + 1]}{{{second[1]}}}{text[second.end() :]}"
-    return text
-
-
-def split(text: str, separator: re.Pattern[str]) -> list[str]:
-    """The text cut at the separators outside of brackets."""
-    parts, start = [], 0
-    depths = list(_depths(text))
-    for match in separator.finditer(text):
-        if depths[match.start()] == 0 and match.start() >= start:
-            parts.append(text[start : match.start()])
-            start = match.end()
-    return [*parts, text[start:]]
-
-
-def _depths(text: str) -> Iterator[int]:
-    depth = 0
-    for char in text:
-        depth += (char in _OPENING) - (char in _CLOSING)
-        yield depth
-
-
 _COMMA = re.compile(",")
-
-
-def list_items(text: str) -> list[str]:
-    """The text cut at the commas outside of brackets: "(1,2), 3" gives ["(1,2)", " 3"]."""
-    return split(text, _COMMA)
-
-
 _MATRIX = re.compile(
     r"\\begin\{[pb]matrix\}((?:(?!\\begin|\\end).)*+)\\end\{[pb]matrix\}", re.DOTALL
 )
-
-
-def bracketed_items(text: str) -> tuple[str, list[str]]:
-    r"""The brackets around a whole text and the items in them; ("", []) without.
-
-    `bracketed_items("(1,[2,3])") == ("()", ["1", "[2,3]"])`, `bracketed_items("(1)(2)")[0] == ""`.
-    The brackets of a matrix of two rows are r"\\\\".
-    """
-    if matrix := _MATRIX.fullmatch(text):
-        rows = matrix[1].strip().removesuffix(r"\\").split(r"\\")
-        return r"\\" * len(rows), [cell for row in rows for cell in row.split("&")]
-    match = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.DOTALL)
-    if match is None or any(depth == 0 for depth in list(_depths(text))[len(match[1]) - 1 : -1]):
-        return "", []
-    return match[1] + match[3], list_items(match[2])
-
-
-@dataclass(frozen=True)
-class Literal:
-    """A number as it is written out."""
-
-    value: Fraction
-    step: Fraction  # what its last digit counts: 1/100 in 3.14
-    is_fraction: bool
-    is_decimal: bool
-    is_percent: bool
-    base: str | None  # the digits of a subscript
-
-
+_ESCAPE_OR_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 PLAIN_FRACTION = re.compile(r"\\frac\{\s*\$?(-?[0-9., ]+?)\s*\}\{\s*(-?[0-9., ]+?)\s*\}")
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})++|[0-9]{1,3}(?:[ ][0-9]{3})++|[0-9]++)"
 _LITERAL = re.compile(
@@ -235,6 +124,105 @@ NO_UNIT = re.compile(
     r"|(?<![A-Za-z'.-])(?!cab|cc)(?:[abcxyz]{2,3}|[XYZ]{2,3}|mn|nk|kn|pq|qp|pqr|rt|uv|vw"
     r"|[abcknpqrstuv][xyz])(?![A-Za-z'.-])"
 )
+
+
+def closing_braces(text: str) -> dict[int, int]:
+    """Where each brace that closes does so, by where it opens; escaped braces do not count."""
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for token in _ESCAPE_OR_BRACE.finditer(text):
+        if token[0] == "{":
+            opened.append(token.start())
+        elif token[0] == "}" and opened:
+            closing[opened.pop()] = token.start()
+    return closing
+
+
+@lru_cache(maxsize=4096)
+def normalize(text: str) -> str:
+    r"""The text in one notation, without the marks around it.
+
+    `normalize(r"$\dfrac\pi2.$") == r"\frac{\pi}{2}"`, `normalize(r"\text{A,D}") == "A,D"` and
+    `normalize(r"3\text{ and }12{,}345") == "3, 12345"`.
+    """
+    if r"\begin" not in text:
+        text = _DOUBLED.sub(r"\\", text).replace(r"\\", ", ")
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text, bare = _with_braced_arguments(text), None
+    while bare != text:
+        bare = text
+        text = text.strip(" \n").rstrip(".,: $").removeprefix(r"\approx").lstrip()
+        mark = _MARKED.match(text)
+        if mark and closing_braces(text).get(mark.end() - 1) == len(text) - 1:
+            text = text[mark.end() : -1]
+    return text
+
+
+@lru_cache(maxsize=4096)
+def squeeze(text: str) -> str:
+    """The text without blanks, text marks and needless braces, to be compared with another."""
+    text = _DIGIT_GROUPS.sub(lambda groups: groups[0].replace(" ", ""), TEXT.sub(r"\1", text))
+    return _BRACED_SCRIPT.sub(r"\1", _BLANK.sub("", text))
+
+
+def _with_braced_arguments(text: str) -> str:
+    r"""`\frac{5}8` becomes `\frac{5}{8}`; the first argument has its braces."""
+    place = 0
+    while command := _TWO_ARGUMENTS.search(text, place):
+        place = command.end()
+        closing = closing_braces(text).get(place)
+        if closing is not None and (second := _ARGUMENT.match(text, closing + 1)):
+            text = f"{text[: closing + 1]}{{{second[1]}}}{text[second.end() :]}"
+    return text
+
+
+def split(text: str, separator: re.Pattern[str]) -> list[str]:
+    """The text cut at the separators outside of brackets."""
+    parts, start = [], 0
+    depths = _depths(text)
+    for match in separator.finditer(text):
+        if depths[match.start()] == 0 and match.start() >= start:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return [*parts, text[start:]]
+
+
+def _depths(text: str) -> list[int]:
+    """The brackets that are open behind each character."""
+    return list(accumulate((char in "([{") - (char in ")]}") for char in text))
+
+
+def list_items(text: str) -> list[str]:
+    """The text cut at the commas outside of brackets: "(1,2), 3" gives ["(1,2)", " 3"]."""
+    return split(text, _COMMA)
+
+
+def bracketed_items(text: str) -> tuple[str, list[str]]:
+    r"""The brackets around a whole text and the items in them; ("", []) without.
+
+    `bracketed_items("(1,[2,3])") == ("()", ["1", "[2,3]"])`, `bracketed_items("(1)(2)")[0] == ""`.
+    The brackets of a matrix of two rows are r"\\\\".
+    """
+    if matrix := _MATRIX.fullmatch(text):
+        rows = matrix[1].strip().removesuffix(r"\\").split(r"\\")
+        return r"\\" * len(rows), [cell for row in rows for cell in row.split("&")]
+    match = re.fullmatch(r"(\\\{|[(\[])(.*?)(\\\}|[)\]])", text, re.DOTALL)
+    if match is None or 0 in _depths(text)[len(match[1]) - 1 : -1]:
+        return "", []
+    return match[1] + match[3], list_items(match[2])
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A number as it is written out."""
+
+    value: Fraction
+    step: Fraction  # what its last digit counts: 1/100 in 3.14
+    is_fraction: bool
+    is_decimal: bool
+    is_percent: bool
+    base: str | None  # the digits of a subscript
 
 
 @lru_cache(maxsize=4096)

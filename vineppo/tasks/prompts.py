@@ -18,10 +18,9 @@ def encode_prompt(
 ) -> tuple[int, ...]:
     """Token ids of the prompt, ready for the response. It begins with one BOS at most.
 
-    Kind "template": `template` with the question in it, and the special tokens that the tokenizer
-    puts around a text, except an end-of-sequence token behind it. Kind "chat": the tokenizer's chat
-    template around the same text as a user message, up to where the assistant begins, behind the
-    (role, content) messages of `context`. `key` is the config's.
+    Kind "template": `template` with the question in it and the tokenizer's special tokens around
+    it, but no end-of-sequence token. Kind "chat": the chat template around the same text as a user
+    message, behind the (role, content) messages of `context`. `key` is the config's.
 
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:". Raises UserError for what the template or the tokenizer cannot hold.

@@ -35,9 +35,8 @@ def read_rows(path: str) -> Iterator[tuple[str, Row]]:
 
 def _lines(content: bytes, path: str) -> Iterator[tuple[str, object]]:
     # Bytes, cut at b"\n" alone: a JSON string may hold U+2028, which str.splitlines cuts at.
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for where, line in _numbered(path, content.split(b"\n")):
         if line.strip():
-            where = f"{path}: row {number}"
             yield where, _parse(line, where, "a JSON object")
 
 
@@ -75,10 +74,7 @@ def _parse(content: bytes, where: str, expected: str) -> object:
 
 
 def read_hub(path: str, name: str | None, split: str, instead: str) -> Iterator[tuple[str, Row]]:
-    """(where, row) for every row of a split of the hub's data set `path`, of its subset `name`.
-
-    Raises UserError where it fails, which says what may be given `instead`.
-    """
+    """As `read_rows`, of a split of the hub's data set `path` and its subset `name`."""
     from datasets import load_dataset  # a second's import that local files do not need
 
     subset = "" if name is None else f"/{name}"

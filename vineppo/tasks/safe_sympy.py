@@ -44,15 +44,12 @@ _CLEAR_UNIT = re.compile(r"\s(?:[kcm]m|ft|kg|mph|[A-Za-z]{4,}(?: [A-Za-z]{2,})*)
 
 
 def parse(text: str) -> Any:
-    r"""The sympy expression of a whole normalized text, or None.
-
-    Degrees are radians in a function of angles, and a unit elsewhere.
-    """
+    """The sympy expression of a whole normalized text, or None."""
     from latex2sympy2_extended import NormalizationConfig, normalize_latex
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from math_verify.grader import should_treat_as_complex
 
-    if _ANGLE_FUNCTION.search(text):
+    if _ANGLE_FUNCTION.search(text):  # elsewhere a degree is a unit
         text = _DEGREES.sub(r"(\\frac{\1 \\pi}{180})", text)
     if _NEIGHBOURS.search(text):  # latex2sympy adds "3 4" up
         return None

@@ -29,12 +29,6 @@ _ALLOWED = {
 }
 
 
-class _Program(ctypes.Structure):
-    """`struct sock_fprog`."""
-
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
 def give_up_files_and_network() -> bool:
     """True if the kernel has agreed; False where there is no such filter (not Linux on x86-64)."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
@@ -49,9 +43,10 @@ def give_up_files_and_network() -> bool:
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    program = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
-    filtered = _Program(len(instructions), program)
+    packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+    buffer = ctypes.create_string_buffer(packed)
+    program = struct.pack("HP", len(instructions), ctypes.addressof(buffer))  # struct sock_fprog
     prctl = ctypes.CDLL(None).prctl
     no_privileges = prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))
     mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
-    return no_privileges == 0 == prctl(_PR_SET_SECCOMP, mode, ctypes.byref(filtered))
+    return no_privileges == 0 == prctl(_PR_SET_SECCOMP, mode, program)

@@ -1,9 +1,8 @@
 """Worker processes that evaluate a function under hard limits of processor time and memory.
 
-Algebra on a model's output (`10^{10^{10}}`) hangs, and neither a signal nor an exception is sure to
-end it; killing the process is. One thread owns each worker, talks to it over a pipe and replaces
-it, so that killing one cannot stall the others. Functions run without files and network
-(`sandbox.py`), but for a user's, which may need them.
+Algebra on a model's output (`10^{10^{10}}`) hangs; only killing the process is sure to end it. One
+thread owns each worker and replaces it, so that killing one cannot stall the others. Functions run
+without files and network (`sandbox.py`), but for a user's, which may need them.
 
 The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`): a fork would copy a
 process with CUDA and threads. Each imports math-verify once and forks a child that evaluates, so
@@ -58,10 +57,7 @@ class PoolClosedError(Exception):
 
 
 class WorkerPool:
-    """`num_workers` processes that evaluate `function`, a module-level function of a number.
-
-    Nothing is started before it is needed. A worker that dies while idle is replaced.
-    """
+    """Processes, started when needed, that evaluate a module-level function of a number."""
 
     def __init__(self, function: Callable[..., Any], num_workers: int, time_limit_s: float) -> None:
         self._function, self._time_limit_s = function, time_limit_s

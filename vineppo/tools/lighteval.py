@@ -19,7 +19,7 @@ from vineppo.models import find_stop_ids, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
 from vineppo.run_dir.files import write_atomic
-from vineppo.segment.token_texts import response_text, special_ids
+from vineppo.segment.token_texts import response_text
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import literal, normalize
@@ -95,7 +95,6 @@ class Problems:
             )
         ((_, policy), *_) = choose_policies(RunDir(run), "last")
         self._tokenizer = load_tokenizer(str(policy), "final or checkpoints")
-        self._special_ids = special_ids(self._tokenizer)
         generation = GenerationConfig.from_pretrained(policy)
         self._stop_ids = set(find_stop_ids(generation, self._tokenizer))
 
@@ -129,7 +128,7 @@ class Problems:
             pending = [
                 grader.submit(
                     self._by_id[name],
-                    response_text(backend, self._special_ids, tokens),
+                    response_text(self._tokenizer, tokens),
                     "length" if self._stop_ids.isdisjoint(tokens) else "stop",
                     tokens,
                     backend.decode(tokens, skip_special_tokens=False),

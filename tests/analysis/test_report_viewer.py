@@ -7,7 +7,7 @@ from support.report_runs import add_critic, add_truth, steps_of, the_error
 
 from analysis.frames import read_run
 from analysis.report.page import labels, script_json
-from analysis.report.rollouts import Extent, viewer_data
+from analysis.report.viewer import Extent, viewer_data
 from analysis.truth import truth_tables
 from vineppo.run_dir import RunDir
 

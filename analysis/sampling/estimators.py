@@ -80,9 +80,13 @@ def choose_estimators(
         usual += [f"vine_{name}"] * (name not in config.continuations)
         usual += [f"martingale_{name}"] * table.predictor.is_martingale
     found = [estimator_named(config, rollouts, name) for name in usual]
-    known = {one.name: one for one in [*found, _own_estimator(config)] if one is not None}
-    possible = {name: one for name, one in known.items() if is_possible(one, rollouts, can_sample)}
+    known = {one.name: one for one in [*found, _own_estimator(config, rollouts)] if one is not None}
     most = _num_draws(rollouts)
+    possible = {
+        name: one
+        for name, one in known.items()
+        if is_possible(one, rollouts, can_sample) and num_asked(one) <= most
+    }
     if wanted == "all":
         numbers = [*takewhile(lambda k: k < most, (3**i for i in range(20))), most]
         vines = (estimator_named(config, rollouts, f"vine_{k}") for k in numbers if k)
@@ -109,7 +113,7 @@ def estimator_named(
     config: TrainConfig, rollouts: Sequence[Rollout], name: str
 ) -> Estimator | None:
     """The estimator of a name, whether or not the rollouts allow it; None of an unknown one."""
-    own = _own_estimator(config)
+    own = _own_estimator(config, rollouts)
     if own is not None and own.name == name:
         return own
     form, brackets = form_of(name)
@@ -193,9 +197,13 @@ def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list
     seen_G = []
     for rollout in group_G:
         rollout.tokens_T["rewards"] = (*[0.0] * (len(rollout.response_ids) - 1), rollout.reward)
-        returns_S = {MONTE_CARLO: estimator.drawn(rollout)} if estimator.of_draws else {}
-        seen = rollout.returns_S | returns_S
-        seen_G.append(replace(rollout, values_from=estimator.values_from, returns_S=seen))
+        seen = replace(rollout, values_from=estimator.values_from)
+        if estimator.of_draws:
+            drawn_S = estimator.drawn(rollout)
+            values = {f"values/{MONTE_CARLO}": [state.mean for state in drawn_S]}
+            seen.returns_S = rollout.returns_S | {MONTE_CARLO: drawn_S}
+            seen.steps_S = rollout.steps_S | values
+        seen_G.append(seen)
     return token_advantages(estimator.credit, seen_G)
 
 
@@ -213,8 +221,11 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
     )
 
 
-def _own_estimator(config: TrainConfig) -> Estimator | None:
-    """The run's own; None of plain VinePPO, which is vine_K."""
+def _own_estimator(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimator | None:
+    """The run's own; None of plain VinePPO, which is vine_K.
+
+    Fresh continuations are of all states, s_0 too: one that samples some draws from them.
+    """
     credit, feeding = config.credit, feeding_predictor(config)
     is_plain = isinstance(credit, VineCredit) and credit.states is None and not credit.own_return
     if is_plain and feeding == MONTE_CARLO:
@@ -225,4 +236,7 @@ def _own_estimator(config: TrainConfig) -> Estimator | None:
     returns_of = taken.returns_of if taken else None
     if credit.kind == "doubly_robust":  # whatever its values are
         returns_of = MONTE_CARLO
-    return Estimator(kind if is_usual else f"{kind}_{feeding}", credit, feeding, returns_of)
+    asked, held_S = credit.monte_carlo, rollouts[0].returns_S.get(MONTE_CARLO)
+    of_draws = bool(asked and asked.states and held_S and held_S[0].returns_K)
+    name = kind if is_usual else f"{kind}_{feeding}"
+    return Estimator(name, credit, feeding, returns_of, of_draws)

@@ -300,6 +300,12 @@ def test_continuations_of_some_states_are_read_back(configs, tmp_path):
     names = [one.name for one in choose_estimators(config, found, "all")]
     assert "vine" not in names
     assert "vine_2" in names
+    # Of fresh continuations of all states it takes those of the states that it samples.
+    fewer = replace(config, credit=replace(config.credit, num_continuations=1))
+    (own,) = choose_estimators(fewer, found, "vine")
+    gains_GT = zip(found, advantages_of(own, found), strict=True)
+    gains = [step_means(gains_T, one.spans_S) for one, gains_T in gains_GT]
+    assert gains == [[0, -1], [1, 0]]
     saved.write_values(1, rows[1:])
     with pytest.raises(UserError, match="the values of monte_carlo lack a state of rollout 0"):
         read_saved(tmp_path, 1, lambda name: Problem(name, "", ""))

@@ -125,6 +125,17 @@ def test_an_own_predictor_learns_and_goes_on_where_it_was(ledger, tmp_path, monk
     assert [p.name for p in predictors_at(config, tmp_path / "empty")] == [MONTE_CARLO]
 
 
+def test_a_frozen_predictor_learned_though_its_state_was_empty_at_first(ledger, tmp_path):
+    config = ledger()
+    predictor = built(config)
+    of_class = type(predictor)
+    of_class.state = lambda self: {"total": self.total} if self.total > 0.5 else {}
+    predictor.update(group(1.0, 1.0), 1)
+    predictor.save_hf(tmp_path / "ledger")
+    (found,) = [p for p in predictors_at(config, tmp_path) if p.name == "ledger"]
+    assert found.total == 2.5
+
+
 def test_an_own_predictors_keys_and_capabilities_are_its_class(ledger):
     """Nothing but its file says that it is a martingale; its keys are checked like any other's."""
     config = ledger()

@@ -92,10 +92,12 @@ class ValuePredictor:
         """A frozen one from `directory / name`, if that is there; None: as training starts."""
         predictor = cls(name, config, options)
         predictor.is_frozen = True
-        if directory is not None and predictor._learned(predictor.state()):
-            if not (directory / name / STATE).is_file():
-                return None
+        if directory is None:
+            return predictor
+        if (directory / name / STATE).is_file():
             predictor.load_state(directory / name)
+        elif predictor._learned(predictor.state()):
+            return None
         return predictor
 
     @property

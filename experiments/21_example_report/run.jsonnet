@@ -1,5 +1,5 @@
-// One iteration on GSM8K's problems of two calculations that the policy neither always nor never solves: the
-// rollouts of the example report. The policy hardly moves; its states are valued as it sampled them.
+// One iteration on three GSM8K problems of two calculations, which the policy solves sometimes: the rollouts of the
+// example report. The policy hardly moves; its states are valued as it sampled them.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
 local logging = import '../../configs/lib/logging.libsonnet';
@@ -22,8 +22,6 @@ algorithm.vineppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + log
     learning_rate: 1e-6,
     num_epochs: 1,
     batch_size: 12,
-    mask_equal_rewards: true,
-    max_redraws: 4,
   },
   evaluation+: { every: 0, num_samples: 1 },
   checkpoint: { every: 1, keep: 1 },

@@ -7,7 +7,8 @@ models=runs/21_models
 run=runs/21_example
 mkdir -p $models
 ln -sfn "$1" $models/qwen
-awk '{ n = gsub(/<</, "<<"); if (n == 2) print }' "$2/train.jsonl" > $models/gsm8k.jsonl
+# Three problems of two calculations; of four samples each, some were right and some wrong.
+awk '{ n = gsub(/<</, "<<"); if (n == 2) print }' "$2/train.jsonl" | sed -n '1p;241p;281p' > $models/gsm8k.jsonl
 head -n 2 "$2/test.jsonl" > $models/test.jsonl
 [ -d $run/final ] || vineppo train $here/run.jsonnet --run-dir $run
 python -m analysis ground-truth $run --checkpoints 0 --states 400 --samples 24 --draws 1

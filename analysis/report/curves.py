@@ -49,7 +49,7 @@ def results_table(runs: Sequence[Run], names: Sequence[str], curves: Sequence[pd
         for run, name, curve in zip(runs, names, curves, strict=True)
     ]
     note = "The intervals are a bootstrap over test problems and do not cover the seed of the run."
-    return table(rows, ["seed", "iterations", "training time"]) + paragraph(note)
+    return table(rows, ["seed", "iterations", "training time"]) + f"<p>{escape(note)}</p>"
 
 
 def accuracy_image(names: Sequence[str], curves: Sequence[pd.DataFrame]) -> str:
@@ -107,10 +107,6 @@ def table(rows: Sequence[dict[str, str]], numbers: Collection[str] | None = None
     body = "".join(f"<tr>{line('td', row.values())}</tr>" for row in rows)
     head = f"<thead><tr>{line('th', rows[0])}</tr></thead>"
     return f"<div class=wide><table>{head}<tbody>{body}</tbody></table></div>"
-
-
-def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
 
 
 def _image(figure: Figure, description: str) -> str:

@@ -169,7 +169,7 @@ def test_without_a_reference_nothing_is_held_for_it(figures):
         (["--num-gpus=6", "--set=engine.kind=vllm_sharded", "--set=engine.tensor_parallel_size=4"],
          "config: engine.tensor_parallel_size must divide the number of ranks, 6 (--num-gpus), "),
         (["--num-gpus=2", "--set=model.dtype=bfloat16", "--set=engine.dtype=bfloat16"],
-         'config: optimization.zero_stage must be at least 1 when model.dtype is "bfloat16" and '),
+         'config: optimization.zero_stage must be at least 1 for model.dtype "bfloat16" on '),
         (["--set=model.path=nobody/nothing"],
          "cannot read the HF config of model.path nobody/nothing; --model-config FILE names a"),
         (["--model-config=/nowhere"], "--model-config: file not found: /nowhere"),

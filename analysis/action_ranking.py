@@ -220,7 +220,8 @@ def draw_method(axes: Sequence[Axes], rows: pd.DataFrame, looks: Styles) -> None
     """Top-1 and pairwise accuracy by place in the response, the predictors side by side."""
     num_states = rows.groupby("group")["num_states"].first()
     groups = [group for group in GROUPS if group in num_states]
-    ticks = ["\n".join([*group.split(), f"({num_states[group]})"]) for group in groups]
+    names = {BOUNDARIES: "all"}  # the name is too long for its place
+    ticks = ["\n".join([*names.get(g, g).split(), f"({num_states[g]})"]) for g in groups]
     rows = rows.assign(place=rows["group"].map(groups.index))
     first, num_seeds = rows.iloc[0], rows["num_seeds"].max()
     seeds = f"{num_seeds} seeds" if num_seeds > 1 else f"seed {first.seed}"

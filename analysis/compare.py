@@ -159,7 +159,7 @@ def draw(comparisons: pd.DataFrame, path: Path) -> list[Path]:
         cost, ats = COSTS[rows[0]["axis"]], comparisons["at"].unique()
         where = cost.amount(ats[0]) if len(ats) == 1 else f"equal {cost.label}"
         text = f"test pass@1 minus that of {' or '.join(baselines)}, at {where} (95 % over seeds)"
-        axis.set_xlabel(textwrap.fill(text, LABEL_LETTERS))
+        axis.set_xlabel(textwrap.fill(text, LABEL_LETTERS), loc="right")
         return figures.save(figure, path)
 
 

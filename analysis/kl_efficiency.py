@@ -200,6 +200,7 @@ def draw(points: pd.DataFrame, path: Path) -> list[Path]:
             line = axis.axvline(level, color="0.5", linestyle=":", label="matched KL")
             line.set(linewidth=0.8, zorder=0)
         axis.set(xlabel=label, ylabel="test pass@1", xlim=(0, None))
+        axis.text(0.02, 0.98, "↖ better", transform=axis.transAxes, va="top")
         figures.shared_legend(figure, axis)
         return figures.save(figure, path)
 

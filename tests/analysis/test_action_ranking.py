@@ -186,7 +186,7 @@ def test_the_figure_shows_the_numbers(tmp_path):
         mc, critic = looks["mc_1"]["color"], looks["critic"]["color"]
         assert axes[0].get_title(loc="left") == "PPO, seed 1, iteration 4"
         assert [text.get_text() for text in axes[1].get_xticklabels()] == [
-            "boundaries\n(1)", "query\n(1)", "middle\nthird\n(1)",
+            "all\n(1)", "query\n(1)", "middle\nthird\n(1)",
         ]  # fmt: skip
         assert (top1[0, mc], top1[0, critic]) == (1, 0)
         assert pairwise == {(0, mc): 1, (1, mc): 0.75, (2, mc): 1,

@@ -241,7 +241,7 @@ def pack(
 def response_rows(
     tensors: Sequence[torch.Tensor], batch: TrainBatch, sequences: Sequence[TokenSequence]
 ) -> list[tuple[tuple[float, ...], ...]]:
-    """What [B, T] tensors hold of each response: a tuple a tensor; 0 for environments' tokens."""
+    """Each response's rows of [B, T] tensors, one tuple per tensor; 0 for environments' tokens."""
     counts_B = batch.response_mask_BT.sum(1).tolist()
     columns = []
     for x_BT in tensors:

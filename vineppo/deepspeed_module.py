@@ -22,7 +22,7 @@ Summand = tuple[torch.Tensor, dict[str, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did: the numbers of each micro-batch, and the norm before clipping."""
+    """The result of one update: the numbers of each micro-batch, and the norm before clipping."""
 
     stats: list[dict[str, float]]
     grad_norm: float | None  # None where the update was skipped

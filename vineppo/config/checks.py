@@ -44,7 +44,7 @@ def check_sft(config: SftConfig) -> None:
 
 
 def check_credit(config: TrainConfig) -> None:
-    """What holds for every estimator; the rest is in its own `check`."""
+    """Checks of every estimator; the rest is in its own `check`."""
     credit, optimization, found = config.credit, config.optimization, config.rollouts.num_samples
     for what, compares in (
         (f"credit.kind {credit.kind!r}", credit.compares_rollouts),
@@ -59,7 +59,7 @@ def check_credit(config: TrainConfig) -> None:
 
 
 def check_values(config: TrainConfig) -> None:
-    """What holds for all predictors, then what feeds the estimator."""
+    """Checks of all predictors, then of the one that feeds the estimator."""
     for name in config.values.predictors:
         require(
             name not in RESERVED,

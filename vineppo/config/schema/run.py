@@ -255,7 +255,7 @@ class TrainConfig(AnyConfig):
 
     @property
     def max_valued_tokens(self) -> int:
-        """Of a response; the state after the last one is asked for by one more."""
+        """The most tokens of a response that get a value; bootstrapping adds one."""
         return self.sampling.max_tokens + self.credit.bootstraps
 
     @property

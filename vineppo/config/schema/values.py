@@ -70,7 +70,7 @@ class States(PluginConfig):
         return num_boundaries
 
     def next_scale(self, rollouts: Sequence["Rollout"]) -> float | None:  # noqa: ARG002
-        """What `chosen` is told in the next iteration; None: nothing."""
+        """The `scale` of `chosen` in the next iteration; None: none."""
         return None
 
     def mean_chance(self, rollouts: Sequence["Rollout"], scale: float | None) -> float | None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-// One iteration on three GSM8K problems of two calculations, which the policy solves sometimes: the rollouts of the
+// One iteration on two GSM8K problems of two calculations, which the policy solves sometimes: the rollouts of the
 // example report. The policy hardly moves; its states are valued as it sampled them.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
@@ -13,15 +13,15 @@ algorithm.vineppo + hardware.gpu + hardware.on_cpu + hardware.without_vllm + log
   seed: 1,
   num_iterations: 1,
   model: model.pretrained(models + 'qwen') + model.adapters + { gradient_checkpointing: false },
-  task: task.gsm8k_chat { train_path: models + 'gsm8k.jsonl', test_path: models + 'test.jsonl', num_test_problems: 2 },
+  task: task.gsm8k_chat { train_path: models + 'gsm8k.jsonl', test_path: models + 'test.jsonl', num_test_problems: 1 },
   engine+: { max_model_len: 512, max_num_seqs: 128 },
-  sampling+: { temperature: 0.8, max_tokens: 240 },
-  rollouts: { num_prompts: 3, num_samples: 4 },
-  credit+: { num_continuations: 2, segmenter: { kind: 'math', max_formula_chars: 100 } },
+  sampling+: { temperature: 0.8, max_tokens: 220 },
+  rollouts: { num_prompts: 2, num_samples: 3 },
+  credit+: { num_continuations: 3, segmenter: { kind: 'lines' } },
   optimization+: {
     learning_rate: 1e-6,
     num_epochs: 1,
-    batch_size: 12,
+    batch_size: 6,
   },
   evaluation+: { every: 0, num_samples: 1 },
   checkpoint: { every: 1, keep: 1 },

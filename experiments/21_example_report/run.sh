@@ -7,11 +7,11 @@ models=runs/21_models
 run=runs/21_example
 mkdir -p $models
 ln -sfn "$1" $models/qwen
-# Three problems of two calculations; of four samples each, some were right and some wrong.
-awk '{ n = gsub(/<</, "<<"); if (n == 2) print }' "$2/train.jsonl" | sed -n '1p;241p;281p' > $models/gsm8k.jsonl
+# Two problems of two calculations; of four samples each, some were right and some wrong.
+awk '{ n = gsub(/<</, "<<"); if (n == 2) print }' "$2/train.jsonl" | sed -n '1p;241p' > $models/gsm8k.jsonl
 head -n 2 "$2/test.jsonl" > $models/test.jsonl
 [ -d $run/final ] || vineppo train $here/run.jsonnet --run-dir $run
-python -m analysis ground-truth $run --checkpoints 0 --states 400 --samples 16 --draws 1
+python -m analysis ground-truth $run --checkpoints 0 --states 400 --samples 24 --draws 1
 python $here/steps.py $run $here/steps.csv
 python -m analysis report $run --out $run/report
 cp $run/report/report.html $here/

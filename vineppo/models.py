@@ -122,6 +122,7 @@ def adapt(model: Any) -> None:
 
 
 def disable_dropout(model: nn.Module) -> None:
+    """Sets rates on transformers' layers, as many read a number at each pass, not a module."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

@@ -68,7 +68,7 @@ def test_the_program_of_continuations_tells_right_from_wrong(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     values = dict(re.findall(r"^V\((\w+)\) = ([\d.]+)$", done.stdout, re.M))
-    assert float(values["wrong"]) < 0.3 < float(values["start"]) <= float(values["right"])
+    assert float(values["wrong"]) < 0.3 < 0.7 < min(float(values[s]) for s in ("start", "right"))
 
 
 @pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not on PATH")

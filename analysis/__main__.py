@@ -13,7 +13,7 @@ from vineppo.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line."""
+    """A parser that complains in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)

@@ -1,7 +1,7 @@
 """`action-ranking`: who knows which of several next steps at a state is the better one.
 
-The tables of alternatives, `OUT/action_ranking/<run>/iter_000010.parquet`, have a row a next step
-and beside them what they were made with; all else follows from them without torch.
+The tables of alternatives, `OUT/action_ranking/<run>/iter_000010.parquet`, have a row a next step.
+A JSON file holds the settings of each. All else follows from them without torch.
 """
 
 import argparse
@@ -44,12 +44,12 @@ SCHEMA = pa.schema(
     | {"num_tokens": pa.int64(), "draws_D": pa.list_(pa.int8())}
     | {"predictions": pa.map_(pa.string(), pa.float32())}
 )
-# One predictor at the states of a group. `seed` is that of the run, or "all" of the `num_seeds`
-# runs of a name together. The differences are to MC of the most continuations on the same
+# One predictor at the states of a group. `seed` is the run's, or "all" for the `num_seeds` runs
+# of a name together. The differences are to MC of the most continuations on the same
 # resamples of problems; `top1_chance` is what a random choice reaches, and a random order has a
 # pairwise accuracy of ½. `num_dropped_states` had fewer than three distinct next steps, queries
 # among them. At `num_over_states` of the group every step ended the response: these are left out.
-# What all predictors share at the states of a group, in the table.
+# Columns that all predictors share at the states of a group.
 OF_STATES: dict[str, type] = {"num_states": int, "num_dropped_states": int, "num_over_states": int}
 OF_STATES |= {"num_problems": int, "mean_alternatives": float, "num_pairs": int}
 OF_STATES |= {"num_resolved_pairs": int, "top1_chance": float}
@@ -61,11 +61,11 @@ ACCURACIES = Table(
     | dict.fromkeys(OF_PREDICTOR, Estimate),
 )
 FUNCTIONS = {"top1": ranking.top1, "pairwise": ranking.pairwise}
-# What an axis is called, and chance; None where the table has it.
+# The name of an axis, and chance; None where the table has it.
 STATISTICS = {"top1": ("top-1 accuracy", None), "pairwise": ("pairwise accuracy", 0.5)}
 ALL_SEEDS = "all"
 BOUNDARIES, QUERY = "boundaries", "query"
-# The boundaries at which no alternative ends the response: an end's return all predictors know.
+# The boundaries where no alternative ends the response: all predictors know an end's return.
 NO_ENDS = "no ends"
 THIRDS = ("first third", "middle third", "last third")  # the boundaries by place in the response
 GROUPS = (BOUNDARIES, QUERY, *THIRDS, NO_ENDS)
@@ -93,8 +93,8 @@ def run(
 ) -> list[Any]:
     """Writes a table a run and checkpoint, accuracies, a figure, a summary.
 
-    Of a run directory what is missing is sampled, and what a kill interrupted goes on. A directory
-    without a run whose tables an earlier call wrote is only reported on.
+    In a run directory it samples missing tables and resumes interrupted ones. It only reports on a
+    directory that holds tables and no run.
     """
     folders = [path for path in paths if holds_tables_alone(path, FOLDER)]
     run_paths = [path for path in paths if path not in folders]
@@ -131,9 +131,9 @@ def read_states(path: Path) -> pd.DataFrame:
     """A row a state of a table, which may hold none, with its alternatives as arrays.
 
     Columns: path, name and seed of the run, checkpoint, num_drawn_states, num_samples, num_draws,
-    problem_id, group, is_over (every alternative ends the response: no value is estimated), has_end
-    (one does), num_correct [A], draws [A, D], predictions {name: [A]}. Raises `UserError` naming
-    the file, and the row if any.
+    problem_id, group, is_over, has_end, num_correct [A], draws [A, D], predictions {name: [A]}.
+    `is_over`: every alternative ends the response, so no value is estimated; `has_end`: one does.
+    Raises `UserError` naming the file, and the row if any.
     """
     about = read_settings(path)
     name, seed = about.get("method"), about.get("run_seed")
@@ -191,8 +191,8 @@ def group_of(prefix_length: int, response_length: int) -> str:
 def predictor_terms(states: pd.DataFrame, continuations: Sequence[int]) -> dict[str, Terms]:
     """`ranking_terms` of every predictor, MC of the most continuations last of its kind.
 
-    MC(K) of a state is what its disjoint sets of K draws give on average: 32 draws are ten sets of
-    3, of which two are left over. The run's predictors that value every alternative follow.
+    MC(K) averages a state's disjoint sets of K draws: 32 draws are ten sets of 3, two are left
+    over. The run's predictors that value every alternative follow.
     """
     terms = {f"mc_{k}": _mc_terms(states, k) for k in sorted(set(continuations))}
     for name in states["predictions"].iloc[0]:

@@ -76,9 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(paths: list[Path], out: Path, **settings: Any) -> list[Any]:
-    """Writes advise.csv and .png; gives the advice and what it wrote.
+    """Writes advise.csv and .png; returns the advice and the paths.
 
-    Each path is a run directory, or a directory whose advise.csv is drawn again.
+    Each path is a run directory, or a directory with an advise.csv to draw again.
     """
     options.check_least(settings, num_iterations=1, fit_iterations=0, num_steps=1)
     cost_ratio = settings["cost_ratio"]
@@ -142,7 +142,7 @@ def relative(sums: Sums, *, name: str, key: str, cost_ratio: float) -> np.ndarra
 
 
 def break_even(noise: float, tokens: float) -> float:
-    """The r from which noise · (tokens + r)/(1 + r) is below 1; NaN of noise that is not.
+    """The least r with noise · (tokens + r)/(1 + r) ≤ 1; NaN unless the noise is below 1.
 
     Half the noise for three times the tokens: (1.5 − 1)/(1 − 0.5) = 1.
     """

@@ -61,7 +61,7 @@ def run(
 ) -> list[Any]:
     """Writes both tables of `counts`, the comparisons and the figure.
 
-    Each path is a run directory, or a directory whose evaluations.parquet is read in its place.
+    Each path is a run directory, or a directory with an evaluations.parquet.
     """
     rows, provenance = counts.without(without, *counts.read(paths))
     comparisons = pd.concat([compared(rows, name, at) for name in baseline], ignore_index=True)

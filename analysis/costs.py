@@ -36,8 +36,8 @@ POINTS = Table("", {"cost": float, "pass@1": Estimate})
 class Cost:
     """How an axis names a column that counts a cost.
 
-    `units` are (the least at which they count, the size of one, its name). A log axis has no place
-    for the start, which has cost nothing.
+    `units` are (the least cost that uses it, its size, its name). A log axis cannot show the start,
+    where the cost is 0.
     """
 
     label: str
@@ -114,18 +114,14 @@ def cost_curve(rows: pd.DataFrame, cost: str) -> pd.DataFrame:
 
 
 def points_of(curve: pd.DataFrame, cost: str) -> pd.DataFrame:
-    """The points of one run's learning curve whose cost is known, as `cost_curve` has them."""
+    """The points of one run's learning curve with a known cost, as `cost_curve` has them."""
     ends = {"low": "pass@1_low", "high": "pass@1_high"}
     curve = curve.assign(cost=curve[cost]).rename(columns=ends).dropna(subset="cost")
     return POINTS.frame(curve[["cost", "pass@1", *ends.values()]])
 
 
 def at_equal_cost(rows: pd.DataFrame) -> pd.DataFrame:
-    """`EQUAL_COST` by cost, then by method.
-
-    A cost that some method does not know is left out, and one at which some seed ends before
-    another begins.
-    """
+    """`EQUAL_COST` by cost, then by method: costs that all know, over a stretch all seeds share."""
     results: list[dict[str, Any]] = []
     for cost in COSTS:
         curves = {name: seed_curves(group, cost) for name, group in by_method(rows).items()}

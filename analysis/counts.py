@@ -1,7 +1,7 @@
 """Right answers by problem at every evaluation of every run: the table of `compare` and `power`.
 
-`evaluations.parquet` has a row a problem of an evaluation, `runs.json` beside it the configs,
-commits and environments of the runs. An experiment commits both, and needs no run to be redrawn.
+`evaluations.parquet` has a row a problem of an evaluation, `runs.json` the runs' configs, commits
+and environments. An experiment commits both, so it can be redrawn without its runs.
 
 A *setting* is what runs must share to be compared: the test problems and the model to start from.
 """
@@ -54,9 +54,9 @@ RECORDED = ("python", "packages", "source", "hardware")  # of an environment
 class Measured:
     """A method's runs at one place, seeds ascending, S seeds on P problems.
 
-    `noise_S` is the variance of each run's pass@1 that comes from sampling its answers, NaN of one
-    answer a problem; `num_samples` is the fewest answers that such a pass@1 is the mean of.
-    `is_extrapolated` says that some run was first evaluated, after its start, beyond the place.
+    `noise_S` is the variance of each run's pass@1 from sampling answers, NaN for one answer a
+    problem. `num_samples` is the fewest answers behind such a pass@1. `is_extrapolated`: some run
+    was first evaluated, after its start, beyond the place.
     """
 
     seeds: tuple[int, ...]
@@ -170,10 +170,10 @@ def method_labels(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def choose_place(rows: pd.DataFrame, at: str) -> tuple[str, float]:
-    """Where the runs of one setting are compared: a column that counts a cost, and how much of it.
+    """The place to compare the runs of one setting: a column that counts a cost, and an amount.
 
-    `at` is "iteration", the last one that all runs were evaluated at, or its number, or "tokens"
-    and "seconds": the most that every run reached. Raises `UserError` where some run did not.
+    `at` is "iteration" (the last one that all runs were evaluated at), an iteration's number, or
+    "tokens" or "seconds" (the most that every run reached). Raises `UserError` if some run did not.
     """
     evaluations = rows.drop_duplicates(["run_dir", "iteration"])
     if at in EQUAL:

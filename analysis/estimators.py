@@ -22,11 +22,10 @@ COUNT, OWN = r"([1-9]\d*)", r"(_own)?"
 class Form:
     """How a kind of estimator is written, called and drawn, and what it is.
 
-    `credit` makes the credit's table of a config, without its segmenter, of the number of step
-    boundaries in a rollout and what is in the name's brackets. `values` is the predictor that
-    feeds it, "{}" the one in the brackets. `samples` is what it costs beside the rollouts: fresh
-    "continuations" of the states that it draws, what its "values" took, a "greedy" response of
-    every problem, or a "tree" in place of the rollouts.
+    `credit` makes a config's credit table, without segmenter, from the number of step boundaries in
+    a rollout and the name's brackets. `values` is the predictor that feeds it, "{}" the one in the
+    brackets. `samples` is its further cost: fresh "continuations" of drawn states, its "values", a
+    "greedy" response of every problem, or a "tree" instead of the rollouts.
     """
 
     pattern: str

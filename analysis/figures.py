@@ -19,7 +19,7 @@ from matplotlib.ticker import Formatter, LogLocator, MaxNLocator, NullFormatter
 
 from vineppo.run_dir.files import write_atomic
 
-# Okabe & Ito, 2008: told apart with every common kind of colour blindness.
+# Okabe & Ito, 2008: distinct with every common kind of colour blindness.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 # Tol, 2021, likewise: of phases, which are no methods.
 PHASE_COLORS = (

@@ -15,7 +15,7 @@ from analysis.tables import Table
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, first_difference
 
-# Of a task: how it is trained on, put and graded. The rest is which problems it has.
+# The keys of a task that say how it is trained on, put and graded; the rest choose its problems.
 NOT_THE_PROBLEMS = (
     "train_path", "num_train_problems", "num_test_problems", "demonstrations", "solution_field",
     "prompt", "too_long", "response_template", "grading",
@@ -32,7 +32,7 @@ PHASES = {
     "time/checkpoint_s": "checkpoint",
 }
 TOTAL = "time/total_s"
-# The columns that say of which run a row of a table is.
+# The columns that name the run of a table's row.
 OF_RUN = {"run_dir": str, "method": str, "seed": int}
 
 
@@ -69,8 +69,8 @@ class Run:
 def read_run(path: Path) -> Run:
     """The run in the directory `path`.
 
-    Raises `UserError`, one line with the path, for what is no run directory, a run without a
-    finished iteration or without an evaluation, and a damaged file.
+    Raises `UserError`, one line with the path, for no run directory, a damaged file, and a run
+    without a finished iteration or evaluation.
     """
     run_dir = existing_run_dir(path)
     metrics = run_dir.read_metrics() if (path / "metrics.jsonl").exists() else []
@@ -182,7 +182,7 @@ def phase_seconds(run: Run) -> pd.DataFrame:
 def common_iterations(frame: pd.DataFrame, method: str = "method") -> pd.DataFrame:
     """The rows at iterations that every seed of their method has.
 
-    Raises `UserError` for a method whose seeds have none in common.
+    Raises `UserError` for a method without a common iteration.
     """
     num_seeds = frame.groupby(method)["seed"].transform("nunique")
     shared = frame[frame.groupby([method, "iteration"])["seed"].transform("nunique") == num_seeds]
@@ -211,21 +211,21 @@ def problems_digest(run: Run) -> str | None:
 
 
 def check_digests(of_runs: Mapping[str, str]) -> None:
-    """Refuses runs of one task whose problems differ all the same (`UserError`)."""
+    """Refuses runs of one task with different problems (`UserError`)."""
     for (one, digest), (other, its) in pairwise(of_runs.items()):
         if digest != its:
             raise UserError(f"{one} and {other} are tested on different problems of the same ids")
 
 
 def check_same_evaluation(runs: Sequence[Run]) -> None:
-    """Refuses runs whose evaluations sample at another temperature or top_p (`UserError`)."""
+    """Refuses evaluations that sample at different temperature or top_p (`UserError`)."""
     others = {key for run in runs for key in run.config.get("evaluation", {})}
     others -= {"temperature", "top_p"}
     check_alike(runs, lambda run: _keys(run, "evaluation", others), "are evaluated differently:")
 
 
 def check_same_configs(runs: Sequence[Run]) -> None:
-    """Refuses runs of one name whose configs differ in more than the seed (`UserError`)."""
+    """Refuses runs of one name with configs that differ beyond the seed (`UserError`)."""
     for name in dict.fromkeys(run.name for run in runs):
         seeds = [run for run in runs if run.name == name]
         complaint = f"are both named {name} and may differ in their seed alone, but"
@@ -233,7 +233,7 @@ def check_same_configs(runs: Sequence[Run]) -> None:
 
 
 def check_alike(runs: Sequence[Run], part: Callable[[Run], Any], complaint: str) -> None:
-    """Refuses runs whose `part` differs from the first one's, naming the key (`UserError`)."""
+    """Refuses a `part` that differs from the first run's, naming the key (`UserError`)."""
     for run in runs[1:]:
         if (difference := first_difference(part(runs[0]), part(run))) is not None:
             key, there, here = difference

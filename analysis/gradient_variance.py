@@ -1,9 +1,8 @@
 """`gradient-variance`: how noisy each estimator's policy gradient is, and what its noise costs.
 
-The gradients of all estimators are of the same rollouts, policy and raw advantages. The unit is the
-problem. A budget B buys a variance of tr Σ·c/B, with c the sampled tokens or the seconds of a
-problem. Traces compare estimators whose gradients have one mean; GRPO compares by what is free of
-scale alone (docs/analysis.md).
+All estimators share the rollouts, the policy and raw advantages. The unit is the problem. A budget
+B buys a variance of tr Σ·c/B, with c the sampled tokens or the seconds of a problem. Traces compare
+estimators with the same mean gradient; GRPO compares only by scale-free numbers (docs/analysis.md).
 """
 
 import argparse
@@ -85,8 +84,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: Any) -> list[Path]:
     """Writes a table of inner products a checkpoint, gradient_variance.csv and its figure.
 
-    Each path is a run directory, or a directory whose tables (gradients/, else the CSV) are drawn
-    again. What is there already is kept; sampling that a kill interrupted goes on.
+    Each path is a run directory, or a directory with tables to draw again (gradients/, else the
+    CSV). It keeps existing tables and resumes interrupted sampling.
     """
     options.check_least(settings, num_problems=2, sample_values=0)
     run_paths = [
@@ -208,9 +207,9 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     trace                   tr Σ of a problem's gradient
     trace_tokens, _time     tr Σ · c
     signal                  |E g|²/tr Σ of a problem
-    …_ratio                 to that of the first estimator
+    …_ratio                 relative to the first estimator
 
-    What Adam gains is no function of inner products: `stats.gradient_noise.adam_gains`.
+    Adam's gains are no function of inner products: `stats.gradient_noise.adam_gains`.
     """
     share_N = weights_N / weights_N.sum()
     found: dict[str, float] = {}

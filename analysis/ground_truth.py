@@ -19,10 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list[Path]:
-    """Writes a table a run and checkpoint.
-
-    What is there already is kept; what a kill interrupted goes on.
-    """
+    """Writes a table a run and checkpoint; keeps existing ones and resumes interrupted ones."""
     from analysis.sampling.policies import choose_checkpoints, make_tables
     from analysis.sampling.returns import truth_rows
 

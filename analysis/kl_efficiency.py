@@ -1,8 +1,8 @@
 """`kl-efficiency`: what pass@1 a method buys for how much KL to the starting policy.
 
-The KL is that of the policy as it samples, exact over the vocabulary at every token of its own
-responses to test problems, both policies at the training temperature. Runs of one name that differ
-in their seed alone are one curve along training, the interquartile mean over seeds.
+The KL is exact over the vocabulary at every token of the policy's responses to test problems, both
+policies at the training temperature. Runs that differ only in their seed are one curve along
+training, the interquartile mean over seeds.
 """
 
 import argparse
@@ -61,8 +61,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(paths: list[Path], out: Path, checkpoints: str, **settings: int) -> list[Path]:
     """Writes both tables, the figure, and the samples' tables.
 
-    Each path is a run directory, or a directory whose kl_efficiency.csv is drawn again. What is
-    sampled of a checkpoint is kept, so that after a kill only those without a table are sampled.
+    Each path is a run directory, or a directory with a kl_efficiency.csv to draw again. After a
+    kill, it samples only the checkpoints without a table.
     """
     options.check_least(settings, num_problems=1, num_samples=1)
     by_path = {path: POINTS.read(path) for path in paths if POINTS.holds(path)}
@@ -116,8 +116,8 @@ def sampled_points(
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
     """The `POINTS` at iterations that all seeds of a method have, by method, seed and iteration.
 
-    Raises `UserError` for an exact KL beside a logged one and differently measured pass@1 (tables
-    hold no config that would tell), a seed given twice, and seeds that share no iteration.
+    Raises `UserError` for KLs or pass@1 that are measured differently, a seed given twice, and
+    seeds that share no iteration. Tables hold no config, so their source columns must tell.
     """
     for sources in (rows["kl_source"].str.partition(" ")[0], rows["pass_source"]):
         for place in sources.index[sources != sources.iloc[0]]:
@@ -132,7 +132,7 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def method_curves(points: pd.DataFrame) -> pd.DataFrame:
-    """`CURVES`. Of a method with one seed it is that run, its intervals over problems."""
+    """`CURVES`. A method with one seed gets that run, with intervals over problems."""
     return CURVES.frame(
         {"method": name, "iteration": iteration}
         | {

@@ -46,8 +46,7 @@ PHASES_WIDTH_IN = 1.4  # of the methods' names
 def run(paths: list[Path], out: Path) -> list[Path]:
     """Writes the tables and figures of several methods; returns their paths.
 
-    Each path is a run directory, or a directory whose learning_curves.csv (and phases.csv) is drawn
-    again.
+    Each path is a run directory, or one with a learning_curves.csv (and phases.csv) to draw again.
     """
     rows, phases = read_methods(paths)
     figures_of = draw_methods(rows, out / "learning_curves"), draw_phases(phases, out / "phases")

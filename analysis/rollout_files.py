@@ -39,10 +39,10 @@ def find_tokenizer(run: Run) -> Tokenizer | None:
 
 
 def read_rollouts(run_path: Path, iteration: int, columns: Sequence[str] = ()) -> list[Row]:
-    """The rows of `rollouts/`, which have what tells their states, and `columns` besides.
+    """The rows of `rollouts/`, with the columns that name their states, and `columns`.
 
-    Raises `UserError` naming the run for a table that is damaged, empty or lacks a column, and for
-    a rollout without an advantage a step where these are among the columns.
+    Raises `UserError` naming the run for a table that is damaged, empty or lacks a column. If
+    `columns` has the advantages, every step of a rollout must have one.
     """
     rows = RunDir(run_path).read_rollouts(iteration)
     place = f"{run_path}: rollouts of iteration {iteration}"

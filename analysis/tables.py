@@ -1,4 +1,4 @@
-"""Tables: CSV files whose columns are declared once, Parquet files of checkpoints, and Markdown."""
+"""Tables: CSV files with columns declared once, Parquet files of checkpoints, and Markdown."""
 
 import io
 import math
@@ -23,8 +23,8 @@ UNKNOWN = "–"
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file and its columns: a name and `str`, `int` or `float`, `| None` where a cell may be
-    empty, or `Estimate`, which is the three columns `name`, `name_low` and `name_high`.
+    """A CSV file and its columns by name: `str`, `int` or `float`, `| None` where a cell may be
+    empty. `Estimate` stands for three columns: `name`, `name_low` and `name_high`.
     """
 
     name: str
@@ -40,10 +40,7 @@ class Table:
         }
 
     def frame(self, rows: Iterable[Mapping[str, Any]] | pd.DataFrame) -> pd.DataFrame:
-        """A frame of these columns and their types; an `Estimate` in a row fills three cells.
-
-        What a row lacks is empty; numbers that are not finite are, too.
-        """
+        """A frame of these columns and types; missing and infinite cells are empty."""
         if not isinstance(rows, pd.DataFrame):
             rows = pd.DataFrame([_cells(row) for row in rows])
         unknown = set(rows.columns).difference(self.types)
@@ -66,8 +63,8 @@ class Table:
     def read(self, folder: Path) -> pd.DataFrame:
         """The table in `folder`; columns that are not declared are left out.
 
-        Raises `UserError` naming the file for a table that is missing, lacks a column, holds no
-        row, or a cell that is none of its type.
+        Raises `UserError` naming the file for a missing table, column or row, and for a cell of a
+        wrong type.
         """
         path, types = folder / self.name, self.types
         with named_errors("read", path):
@@ -150,7 +147,7 @@ def read_rows(
 
 
 def check_counts(rows: list[dict[str, Any]], path: Path) -> None:
-    """Raises `UserError` for a row whose num_correct of num_samples cannot be or says no spread."""
+    """Raises `UserError` for a row with impossible counts or fewer than two samples."""
     for number, row in enumerate(rows, start=1):
         if not 0 <= row["num_correct"] <= row["num_samples"] or row["num_samples"] < 2:
             raise UserError(f"{path}, row {number}: num_correct must be in 0..num_samples, from 2")

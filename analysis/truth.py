@@ -1,7 +1,7 @@
 """Ground-truth tables: counts of returns of fresh continuations from states of a run's rollouts.
 
-`ground-truth` writes one a checkpoint, `OUT/ground_truth/<run>/iter_000010.parquet`, and what it
-was made with beside it, `iter_000010.json`. Reading needs no torch.
+`ground-truth` writes one a checkpoint, `OUT/ground_truth/<run>/iter_000010.parquet`, and its
+settings, `iter_000010.json`. Reading needs no torch.
 """
 
 import dataclasses
@@ -35,12 +35,11 @@ Prefix = tuple[str, tuple[int, ...]]
 class TruthState:
     """A state before step `step_index` of a rollout, and the returns of fresh continuations of it.
 
-    `checkpoint` is the iteration of the policy that continued it (0: the starting policy) and
-    `rollout_iteration` that of the rollout, whose policy is checkpoint rollout_iteration − 1.
-    `reward` is the rollout's own. `num_correct` of `num_samples` returns were 1, the rest 0; these
-    took `num_tokens` and `num_truncated` of them met the token budget. `draws_D` are the returns of
-    further continuations, independent of those counted: what predictions are made of.
-    `predictions` are V of the checkpoint's own predictors, by name, of those without continuations.
+    `checkpoint` is the iteration of the policy that continued it (0: the starting policy).
+    Checkpoint `rollout_iteration` − 1 sampled the rollout; `reward` is the rollout's. `num_correct`
+    of `num_samples` returns were 1, the rest 0; they took `num_tokens`, and `num_truncated` met the
+    token budget. `draws_D` are returns of further, independent continuations, for predictions.
+    `predictions` are V by name from the checkpoint's predictors without continuations.
     """
 
     checkpoint: int
@@ -81,7 +80,7 @@ def truth_path(out: Path, run_path: Path, checkpoint: int) -> Path:
 
 
 def check_names(paths: Sequence[Path]) -> None:
-    """Refuses run directories of one name, whose tables would be one (`UserError`)."""
+    """Refuses run directories of one name: they would share a table (`UserError`)."""
     seen: dict[str, Path] = {}
     for path in paths:
         other = seen.setdefault(path.resolve().name, path)

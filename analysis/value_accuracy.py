@@ -1,7 +1,7 @@
 """`value-accuracy`: what a value estimate is worth, measured against many fresh continuations.
 
-Every state that `ground-truth` sampled gets the values that the predictors give it. t = c/m is the
-measured truth of a state, v a prediction; what each metric means is told in docs/analysis.md.
+Every state that `ground-truth` sampled gets the predictors' values. t = c/m is the measured truth
+of a state, v a prediction. docs/analysis.md explains each metric.
 """
 
 import argparse
@@ -52,8 +52,8 @@ def run(
 ) -> list[Path]:
     """Writes the states, their scores and the figures; returns the paths.
 
-    Each path is a run directory whose ground truth has been made, or a directory whose
-    value_accuracy_states.parquet is scored again.
+    Each path is a run directory with ground truth, or a directory with a
+    value_accuracy_states.parquet to score again.
     """
     states = read_states(paths, out, truth, continuations)
     scores = score_states(states, num_resamples=NUM_RESAMPLES)

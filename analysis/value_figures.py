@@ -31,8 +31,8 @@ Styles = Mapping[str, dict[str, Any]]
 def styles(predictors: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, marker and dashes by predictor, in their order.
 
-    Monte-Carlo estimates have the blue of VinePPO with as many continuations; those of the training
-    are dashed and hollow beside the fresh ones of as many draws.
+    Monte-Carlo estimates have the blue of VinePPO with as many continuations. Training's estimates
+    are dashed and hollow; fresh ones are not.
     """
     names = sorted(set(predictors), key=order)
     further = [name for name in names if name not in _COLORS and num_draws(name) is None]

@@ -25,10 +25,10 @@ from vineppo.errors import UserError
 from vineppo.run_dir.files import strict_json
 from vineppo.run_dir.tables import write_parquet
 
-# What a predictor says of a state of a run, and what `num_samples` fresh returns say. `task` is a
-# digest of the run's. `checkpoint` is the policy of the truth, `rollout_iteration` the iteration of
-# the rollout, whose own `reward` is given. `position` is the share of the response before the
-# state, 0 of the query. `num_returns` is how many returns the prediction averages, empty for none.
+# A predictor's value of a run's state, and the count of `num_samples` fresh returns. `task` is a
+# digest of the run's. `checkpoint` is the policy of the truth; `rollout_iteration` and `reward` are
+# the rollout's. `position` is the share of the response before the state, 0 for the query.
+# `num_returns` is how many returns the prediction averages, empty for none.
 STATES_NAME = "value_accuracy_states.parquet"
 STATES = pa.schema(
     dict.fromkeys(("run_dir", "method", "task", "problem_id", "predictor"), pa.string())
@@ -61,9 +61,9 @@ Prediction = tuple[float | None, int | None]  # a value, and how many returns it
 def read_states(
     paths: Sequence[Path], out: Path, truth: Sequence[Path], continuations: Sequence[int]
 ) -> pd.DataFrame:
-    """The `STATES` of all paths. The truth of a run is looked for in `truth`, if that is given;
-    else in `out`, then where `ground-truth` puts that of the other runs, then in the run itself.
+    """The `STATES` of all paths; a run's truth is looked for in `truth`, if that is given.
 
+    Else it is in `out`, the `ground-truth` folders of the other runs, or the run's, in this order.
     Raises `UserError` for runs that cannot be compared, and for a run without truth.
     """
     tables = [p for p in paths if (p / STATES_NAME).exists() and not (p / "config.json").exists()]

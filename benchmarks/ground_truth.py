@@ -1,8 +1,8 @@
 """Tokens/s of the analysis `ground-truth` ÷ tokens/s of one saturated `LLM.generate` call.
 
 Ours is `sample_continuations`: 512 step boundaries of an iteration's rollouts, 256 continuations
-each, sampled, decoded and graded. The ceiling is that of `values_throughput`: the same prefixes
-and lengths in one call of vLLM, without text or grading.
+each, sampled, decoded and graded. The ceiling is `values_throughput`'s: the same prefixes and
+lengths in one call of vLLM, without text or grading.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, alternated measurements, ratios, the table and the JSON."""
+"""Shared by the benchmarks: options, alternated measurements, ratios, the table and the JSON."""
 
 import argparse
 import json
@@ -165,7 +165,7 @@ def _model_name(options: Options) -> str:
 
 
 def _command(name: str, options: Options) -> str:
-    """What gave the numbers, but for where a model's directory lies and where they were written."""
+    """The command behind the numbers, without the places of the model and the output."""
     quick = " --quick" if options.is_quick else ""
     model = "" if options.model is None else f" --model {_model_name(options)}"
     assigned = "".join(f" --set {shlex.quote(assignment)}" for assignment in options.assignments)

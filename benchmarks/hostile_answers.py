@@ -182,7 +182,7 @@ def _code(path: str, stream: random.Random) -> str:
     )
 
 
-# The time limit is that of the shipped configs.
+# The shipped configs have this time limit.
 GRADING = GradingConfig(
     extraction="boxed", reward_path=None, num_workers=1, time_limit_s=3.0, truncated_reward=None,
     num_matching=None,
@@ -191,7 +191,7 @@ NUM_ORDINARY, NUMS_HANGING = 500, (0, 6, 20, 60)
 
 
 def latencies_s(texts: list[str]) -> tuple[list[float], dict[str, float]]:
-    """Of each answer from submitting to the reward, one after the other; the grader's counts."""
+    """Each answer's time from submitting to the reward, one by one; the grader's counts."""
     seconds = []
     with Grader(GRADING) as grader:
         _rewards(grader, [("x+1", "1+x")])  # starts a worker
@@ -212,7 +212,7 @@ def _rewards(grader: Grader, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
 
 def beside_hanging(num_hanging: int) -> dict[str, float]:
-    """Ordinary algebra in two workers, behind so many answers that run into the time limit.
+    """Ordinary algebra in two workers, behind `num_hanging` answers that run into the time limit.
 
     `per_s` are the ordinary ones; `all_done_s` is when the last of all has its reward.
     """

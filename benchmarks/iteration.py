@@ -1,14 +1,14 @@
 """Where the time of real training iterations goes, and how full the engine is meanwhile.
 
-These are iterations of `vineppo train` in a run directory of their own: sampling, scoring, update,
-weight sync, metrics on disk; no checkpoints and no evaluation, whose frequency is the user's. Busy
-is when the engine steps, without what requests trigger in our own code (splitting,
-grading, submitting), and when a forward, backward or optimizer pass runs. All else is idle: the
-ratios are shares of an iteration's time, in which what runs side by side (on a GPU the reference's
-pass and the engine) counts once. The first iteration, which warms the machine up, and the
-last, after which the run evaluates, are left out. Occupancy is the number of sequences in an engine
-step over `engine.max_num_seqs`, weighted by the step's time. With `--out FILE.json` the occupancy
-over time of the second iteration is drawn in FILE.png.
+These are iterations of `vineppo train` in a separate run directory: sampling, scoring, update,
+weight sync, metrics on disk. Checkpoints and evaluation do not count: the user sets these.
+Busy is when the engine steps, without what requests trigger in our own code (splitting, grading,
+submitting), and when a forward, backward or optimizer pass runs. All else is idle. The ratios are
+shares of an iteration's time. Parallel work counts once: on a GPU the reference's pass and the
+engine. The first iteration, which warms the machine up, and the last, after which the run
+evaluates, are left out. Occupancy is the number of sequences in an engine step over
+`engine.max_num_seqs`, weighted by the step's time. With `--out FILE.json` the occupancy over time
+of the second iteration is drawn in FILE.png.
 """
 
 import json
@@ -107,7 +107,7 @@ class Iteration:
 
     @property
     def idle(self) -> float:
-        """Share in which neither runs."""
+        """Share of the time when neither runs."""
         sampling_s = [(step.start_s, step.start_s + step.sampling_s) for step in self.steps]
         return 1 - covered_s([*sampling_s, *self.passes_s]) / self.seconds
 

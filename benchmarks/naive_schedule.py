@@ -9,20 +9,21 @@ All run on the same engine, and have in common with the published VinePPO code (
 They differ in what is computed twice:
 
 - `naive`: one request for every state of every rollout, K samples each, so that equal prefixes are
-  sampled again, and no prefix cache (`skip_reading_prefix_cache`: no request reads it; asserted on
-  what vLLM says it has found there), so that each of a request's samples feeds its prefix, as
-  vLLM's present core does with n = K;
+  sampled again. No request reads the prefix cache (`skip_reading_prefix_cache`), which vLLM's own
+  report must confirm. So each of a request's samples feeds its prefix, as vLLM's present core does
+  with n = K;
 - `naive_forked`: the same, where the samples of a request, and no two requests, share full blocks
   of their prefix, as the vLLM of the published code forked them;
 - `published`: requests of equal text are one, as in that code, forked, without a prefix cache, as
   its configs for the 1.1 B model have it;
 - `published_cached`: with the prefix cache, as one of its configs for the 7 B model has it.
 
-These depart from the published code where it is in their favour or changes little: no HTTP, disk
-or server start; the rollouts of a problem are requests of one sample each; samples of the values
-phase have no seeds, which vLLM draws faster; prompts and budgets are ours (a fresh budget for late
-states would be more work). The rollouts have our seeds, so all are about the same responses. The
-values phase of ours alone, which in a run overlaps the rollouts, is measured on finished ones.
+These depart from the published code where it is in their favour or changes little. There is no
+HTTP, disk or server start. The rollouts of a problem are requests of one sample each. Samples of
+the values phase have no seeds, which vLLM draws faster. Prompts and budgets are ours: a fresh
+budget for late states would be more work. The rollouts have our seeds, so all are about the same
+responses. The values phase of ours alone, which in a run overlaps the rollouts, is measured on
+finished ones.
 """
 
 from functools import partial

@@ -20,7 +20,7 @@ def mean_occupancy(steps: Sequence[EngineStep], max_num_seqs: int) -> float:
 
 
 def covered_s(spans_s: Iterable[tuple[float, float]]) -> float:
-    """Seconds in which at least one of the spans (start, end) runs.
+    """Seconds when at least one of the spans (start, end) runs.
 
     (0, 2), (1, 3) and (5, 6) cover 4.
     """

@@ -1,9 +1,9 @@
 """Peak memory of one iteration's rollouts and values at one K, in MiB, on the last line of stdout.
 
-`python -m benchmarks.peak_memory K OPTIONS`, where OPTIONS are `scaling`'s own in JSON, is what
-that one starts for every K: a peak belongs to a process for good, so every K needs one of its own.
-It is the host's memory, also beside a GPU: of that one's, vLLM takes at its start all that it will
-have; requests wait in the host's.
+`scaling` starts `python -m benchmarks.peak_memory K OPTIONS` for every K, with its own options in
+JSON. A peak belongs to a process for good, so every K needs a fresh one. It is the host's memory,
+also on a machine with a GPU: requests wait there. vLLM takes at its start all the GPU memory that
+it will have.
 """
 
 import json

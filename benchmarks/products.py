@@ -60,8 +60,8 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def profiled(work: Callable[[], object]) -> dict[str, object]:
-    """By torch's profiler, which itself takes time: what `work` starts on a GPU, and for how long a
-    processor is at which operation of torch."""
+    """Torch's profile of `work`: what it starts on a GPU, and the processor's time per operation.
+    The profiler itself takes time."""
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)

@@ -1,9 +1,9 @@
 """What a request and a step of it cost without a model: Python alone, all around the passes.
 
-The values of an iteration are sampled once; then again and again, with the recorded tokens in place
-of the model's passes. What is left are the requests' parameters, the scheduler, the collecting of
-tokens, decoding and grading, by `python -m benchmarks.request_cost`. On a GPU this runs in the one
-thread that must keep it busy.
+The values of an iteration are sampled once; then again and again, with the recorded tokens instead
+of the model's passes. `python -m benchmarks.request_cost` measures the rest: the requests'
+parameters, the scheduler, the collecting of tokens, decoding and grading. On a GPU this runs in the
+one thread that must keep it busy.
 """
 
 import time

@@ -1,11 +1,11 @@
 """Whether two runs of one config gave the same: before and after a change of the code.
 
-`python -m benchmarks.same_results BEFORE AFTER` compares run directories, iteration by iteration:
-how many rollouts have other tokens, how many states other returns, the greatest difference of an
-advantage where all tokens are the same; the mean and the greatest difference of log-probabilities
-before two responses part, and the mean rewards, which say how far apart runs are that round
-otherwise (bfloat16); and at the end ‖θ_after − θ_before‖ ÷ ‖θ_before‖ of the final policies. Exits
-with 1 where tokens or returns differ.
+`python -m benchmarks.same_results BEFORE AFTER` compares run directories, iteration by iteration.
+It counts rollouts with other tokens and states with other returns, and gives the greatest
+difference of an advantage where all tokens are the same. Two more say how far apart runs are that
+round otherwise (bfloat16): the mean rewards, and the mean and the greatest difference of
+log-probabilities before two responses part. At the end it gives ‖θ_after − θ_before‖ ÷ ‖θ_before‖
+of the final policies. It exits with 1 where tokens or returns differ.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 """Seconds and tokens of rollouts and values against K, prompts and steps, with fitted slopes.
 
 Each of the three grows alone, the others staying as the workload has them; all points of all three
-are measured in turns. A slope is that of the least-squares line of log seconds over log size: 1 is
-linear, below 1 means that a larger job fills the engine better, or that a constant part counts. The
-rollouts are such a part against K and steps, so there are two fits: of the whole (rollouts and
-values in one stream, as training runs it) and of the values phase alone, on finished rollouts. The
-steps are cut every so many tokens, and their size is the mean number a response got. Later states
-have shorter continuations, and equal ones are shared: linear in steps is not given. Peak memory is
-that of a fresh process for every K, of everything in it; the ratio is that of the largest K to the
-smallest. A slope says something of cost only where the smallest size fills the engine
-(`--set engine.max_num_seqs=…`).
+are measured in turns. A slope belongs to the least-squares line of log seconds over log size. 1 is
+linear; below 1, a larger job fills the engine better, or a constant part counts. The rollouts are
+such a part against K and steps, so there are two fits. One takes the whole, rollouts and values in
+one stream, as training runs it. The other takes the values phase alone, on finished rollouts. The
+steps are cut at a fixed number of tokens, and their size is the mean number a response got. Later
+states have shorter continuations, and equal ones are shared: linear in steps is not given. Peak
+memory is for everything in a fresh process for every K; the ratio divides the largest K's by the
+smallest's. A slope says something of cost only where the smallest size fills the engine (`--set
+engine.max_num_seqs=…`).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,13 +1,14 @@
 """The update against a bare forward-backward: what the trainer adds to what it cannot do without.
 
 Ours is `update_policy`, all of it: collation, the clipped surrogate with its KL and metrics,
-DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision, the very
-micro-batches already made, cross-entropy of the response's tokens in our chunks (nothing else
-passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind one
-prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once more
-packed, as training does, with each prompt once for its group. An update has the 64 sequences of the
-published settings whatever the machine, as the optimizer's step costs the same for any number. Four
-such updates are compared as an epoch shuffles rollouts, and whole groups (`optimization.shuffle`).
+DeepSpeed, clipping, AdamW. The bare loop has the same model in the same precision and the very
+micro-batches already made. It has the cross-entropy of the response's tokens in our chunks (nothing
+else passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind
+one prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once
+more packed, as training does, with each prompt once for its group. An update has the 64 sequences
+of the published settings whatever the machine, as the optimizer's step costs the same for any
+number. Four such updates are compared as an epoch shuffles rollouts, and whole groups
+(`optimization.shuffle`).
 """
 
 import math

@@ -1,19 +1,19 @@
 """Seconds of a GRPO iteration by TRL's `GRPOTrainer` ÷ seconds of the same iteration by us.
 
 Both have the model, the prompts (the same token ids), the samples per prompt, the optimizer's steps
-and settings, the precision and the KL to the starting policy in common. TRL runs in an environment
-of its own (`.venv-trl`, made at first use by `benchmarks/trl/setup.sh`) over the same torch,
+and settings, the precision and the KL to the starting policy in common. TRL runs in a separate
+environment (`.venv-trl`, made at first use by `benchmarks/trl/setup.sh`) over the same torch,
 transformers and vLLM. Each side is a process that has loaded everything and runs an iteration on
-command, in turns; the others wait without using a core, and the first iteration is not counted.
+command, in turns. The others wait without using a core, and the first iteration is not counted.
 
-Two kinds of iterations: in "equal" ones no id ends a response, so that both sides sample exactly
-`sampling.max_tokens` of each; in "natural" ones responses end where the policy ends them, and the
-ratio is one of seconds per sampled token, as the sides sample differently many.
+There are two kinds of iterations. In "equal" ones no id ends a response, so that both sides sample
+exactly `sampling.max_tokens` of each. In "natural" ones responses end where the policy ends them.
+Their ratio is of seconds per sampled token, as the sides sample differently many.
 
 A last iteration of equal lengths is profiled: seconds by phase and kind of operation.
 
-TRL gets the micro-batches that serve it best: the size with the fastest iteration of equal lengths
-among a whole minibatch, a half, a quarter and ours (`search`; ours where `--quick`).
+TRL gets the micro-batches that serve it best (`search`; ours where `--quick`). The size is the
+fastest in an iteration of equal lengths, among a whole minibatch, a half, a quarter and ours.
 
 TRL samples in two ways: with `generate` of transformers (`trl`), and with a colocated vLLM
 (`trl_vllm`); we do with vLLM (`ours`) and with the transformers engine (`ours_shared`). TRL leaves
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def num_iterations(num_runs: int) -> int:
-    """Of each side: the kinds' warm-ups and measured ones, and the one that is profiled."""
+    """Iterations a side: the kinds' warm-ups and measured ones, and the one that is profiled."""
     return len(KINDS) * (NUM_WARMUPS + num_runs) + 1
 
 

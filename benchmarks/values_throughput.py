@@ -4,12 +4,12 @@ Ours: the rollouts of an iteration are there; they are split, the states' contin
 sampled, decoded and graded. The ceiling: vLLM's own offline call on the same `LLM` object with the
 same prefixes as token ids, without text, seeds, grading or log-probabilities. It knows everything
 beforehand and keeps nothing, so the ratio is what splitting, bookkeeping, seeds and grading cost.
-It is called in two ways, of which in every round the faster counts: one request a continuation in
-our order, forced to the very lengths that ours sampled (`ceiling`), and one a state with n = K and
-the policy's own ends (`ceiling_n`), where the number of tokens is that of other draws. What seeds
-cost is measured beside: the first way with a seed a request, as ours have (`ceiling_seeded`); and
-ours by the transformers engine, which reads a state once for its K continuations (`ours_shared`;
-its tokens of a seed are others). Every measurement starts with an empty prefix cache.
+It is called in two ways, and in every round the faster counts. `ceiling` makes one request a
+continuation in our order, forced to the very lengths that ours sampled. `ceiling_n` makes one a
+state with n = K and the policy's own ends, so other draws set the number of tokens.
+`ceiling_seeded` measures the cost of seeds: the first way with a seed a request, as ours have.
+`ours_shared` is ours by the transformers engine, which reads a state once for its K continuations;
+its tokens of a seed are others. Every measurement starts with an empty prefix cache.
 """
 
 import sys
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def batch_gflops(workload: Workload) -> float:
-    """The rate at which a full batch can meet the model's weights, without vLLM."""
+    """The rate of a full batch's products with the model's weights, without vLLM."""
     engine = workload.config.engine
     dtype = getattr(torch, engine.dtype)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -10,8 +10,8 @@ THINGS = ("apples", "pencils", "stamps", "marbles", "books", "cookies", "shells"
 
 # (question, answer) of three numbers a > b > c, a name and a thing.
 Template = Callable[[int, int, int, str, str], tuple[str, int]]
-# Without it small models write 200 tokens and more; with it a few words or twenty lines, of which
-# most end by themselves.
+# Without it small models write 200 tokens and more; with it a few words or twenty lines.
+# Most of these end by themselves.
 SHORT = "Answer in one short sentence."
 TEMPLATES: tuple[Template, ...] = (
     lambda a, b, c, who, what: (

@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Workload:
-    """`train_P` are all problems, of which an iteration takes the first `num_prompts`."""
+    """`train_P` are all problems; an iteration takes the first `num_prompts`."""
 
     config: TrainConfig
     sampler: Sampler
@@ -213,7 +213,7 @@ def fast_dtype() -> str:
 
 
 def describe_workload(config: TrainConfig) -> dict[str, Any]:
-    """What there is to sample and train on, for the JSON of a benchmark."""
+    """The data to sample and train on, for the JSON of a benchmark."""
     segmenter = getattr(config.credit, "segmenter", None)
     return {
         "prompts": config.rollouts.num_prompts,

@@ -70,7 +70,7 @@ def num_local_ranks() -> int:
 
 
 def replica(ranks_a_replica: int) -> int:
-    """The replica of the engine in which this rank has a part, from 0: neighbours share one."""
+    """The index of this rank's engine replica, from 0: neighbours share one."""
     return rank() // ranks_a_replica
 
 

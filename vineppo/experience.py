@@ -110,7 +110,7 @@ def sample_varied(
     num_prompts: int,
     max_redraws: int,
 ) -> Experience:
-    """`num_prompts` problems whose rollouts' rewards differ, as far as they are found.
+    """`num_prompts` problems with unequal rewards among their rollouts, as far as they are found.
 
     DAPO's dynamic sampling (arXiv:2503.14476, eq. 11). After the first `num_prompts` of `order`,
     `draw` samples at most `max_redraws` times as many more as give what is missing at the share so
@@ -143,7 +143,7 @@ class _Stream:
     """The running engine of a replica, and what becomes of the rollouts that finish in it.
 
     The order of submissions depends on the engine's steps alone, never on a clock or a grader, so a
-    repeated run batches alike. Samples depend on seeds, not on which replica draws them.
+    repeated run batches alike. Samples depend on seeds, not on the replica that draws them.
     """
 
     sampler: Sampler

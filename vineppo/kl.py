@@ -26,7 +26,7 @@ def absolute(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor
 def k2(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
     """Per-token ½ (log π − log π_ref)²: biased, low variance.
 
-    In expectation its gradient is that of the token's KL at the visited state, not the sequence's.
+    In expectation it has the gradient of the token's KL at the visited state, not the sequence's.
     `k2(log 0.5, log 0.25) = ½ (log 2)² = 0.240`.
     """
     return 0.5 * (logprobs - ref_logprobs).square()
@@ -74,9 +74,9 @@ def with_k2_gradient(
 ) -> torch.Tensor:
     """The value of `kl` with the gradient of k2, in expectation that of the visited states' KL.
 
-    In a loss, k1's own gradient is ∇ log π, zero in expectation, and k3's is that of the reverse
-    KL(π_ref ‖ π). The gradient is k2's also where `kl` was clamped. With `kl` = k1 of
-    (log 0.5, log 0.25): value 0.693, derivative by log π 0.693 instead of 1.
+    In a loss, k1's own gradient is ∇ log π, zero in expectation; k3 has the gradient of the reverse
+    KL(π_ref ‖ π). The gradient is k2's also where `kl` was clamped. With `kl` = k1 of (log 0.5, log
+    0.25): value 0.693, derivative by log π 0.693 instead of 1.
     """
     quadratic = k2(logprobs, ref_logprobs)
     # In this order the difference is exactly 0, and the value exactly that of `kl`.
@@ -99,8 +99,8 @@ def adapted_coef(
 ) -> float:
     """β · (1 + clip(KL/target − 1, −0.2, 0.2) · n/horizon)  (Ziegler et al. 2019, section 2.2).
 
-    `kl` and `target` are nats a sequence, n = `num_sequences` those seen since the last call, and
-    `horizon` is in sequences (arXiv:1909.08593 has K_β = n/horizon = 0.1 for every batch). β = 0.1,
+    `kl` and `target` are nats a sequence, and `horizon` is in sequences. n = `num_sequences` counts
+    those since the last call; arXiv:1909.08593 has K_β = n/horizon = 0.1 for every batch. β = 0.1,
     KL 6.6, target 6, n/horizon = 0.5: the error is 0.1, and β becomes 0.1 · 1.05 = 0.105. A KL of
     NaN says nothing: β stays.
     """

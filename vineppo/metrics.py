@@ -52,7 +52,7 @@ def iteration_metrics(
 
 
 def reward_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """`reward/*`: over rollouts, and the share of problems whose rollouts all got one reward."""
+    """`reward/*`: over rollouts, and the share of problems with one reward for all rollouts."""
     groups = [{rollout.reward for rollout in group} for group in by_problem(rollouts)]
     mean, std = mean_std([rollout.reward for rollout in rollouts])
     return {

@@ -23,7 +23,7 @@ def start_child(
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """A fresh interpreter that runs `module`, and this process's end of a pipe to it.
 
-    Its arguments are the file descriptor of its own end, this process's id and `arguments`.
+    Its arguments are the file descriptor of its end, this process's id and `arguments`.
     """
     here, there = multiprocessing.Pipe()
     numbers = (there.fileno(), os.getpid(), *arguments)

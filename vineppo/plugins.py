@@ -98,7 +98,7 @@ class Plugin:
         return core_schema.no_info_plain_validator_function(self.parse)
 
     def parse(self, table: Any) -> Any:
-        """The validated keys of `table`, whose `kind` names the plug-in."""
+        """The validated keys of `table`; its `kind` names the plug-in."""
         if not isinstance(table, dict):
             raise PydanticCustomError("dataclass_type", "Input should be a table of keys")
         if not isinstance(kind := table.get("kind"), str):

@@ -155,7 +155,7 @@ def tracked(config: AnyConfig, directory: Path) -> Iterator[Callable[[dict[str, 
     os.environ.setdefault("WANDB_MODE", "offline")
     os.environ.setdefault("WANDB_SILENT", "true")
     wandb = importlib.import_module("wandb")
-    # One id a run directory: a resumed run goes on, and wandb skips iterations that it has.
+    # One id a run directory: a resumed run continues, and wandb skips iterations that it has.
     identity = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
     run = wandb.init(
         project=project, name=config.name, id=identity, resume="allow",

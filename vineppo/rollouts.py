@@ -229,7 +229,7 @@ def graded(
 
 
 class PendingRollouts:
-    """Rollouts in the order in which they finish; their rewards may come later."""
+    """Rollouts in the order they finish; their rewards may come later."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[str, int], tuple[Rollout, Future[float]]] = {}

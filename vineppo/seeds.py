@@ -38,9 +38,9 @@ def prefix_digest(token_ids: Sequence[int]) -> str:
 def rate_of(adam: "AdamConfig", update: int, num_updates: int) -> float:
     """The learning rate of update 0 … num_updates−1: linear warm-up, then constant or linear to 0.
 
-    Warm-up takes w = ceil(warmup_fraction · num_updates) updates, of which number u has
-    peak · (u + 1)/w; "linear" then gives peak · (num_updates − u)/(num_updates − w). With 10
-    updates, warm-up 0.2 and peak 1: 0.5, 1, 1, 0.875, … , 0.125 for "linear".
+    Warm-up takes w = ceil(warmup_fraction · num_updates) updates; number u has peak · (u + 1)/w.
+    "linear" then gives peak · (num_updates − u)/(num_updates − w). With 10 updates, warm-up 0.2 and
+    peak 1: 0.5, 1, 1, 0.875, … , 0.125 for "linear".
     """
     peak = adam.learning_rate
     warmup = math.ceil(adam.warmup_fraction * num_updates - 1e-9)  # 0.07 · 100 is 7.000000000000001
@@ -76,7 +76,7 @@ def problems_of_iteration(
 
 
 def with_redraws(chosen: Sequence[int], num_problems: int, iteration: int, seed: int) -> list[int]:
-    """An iteration's problems, then all others in the order in which they may be drawn."""
+    """An iteration's problems, then all others in the order they may be drawn."""
     left = sorted(set(range(num_problems)) - set(chosen))
     random.Random(derive_seed(seed, "redraws", iteration)).shuffle(left)
     return [*chosen, *left]

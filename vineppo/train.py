@@ -57,7 +57,7 @@ def train(config: TrainConfig, directory: Path) -> None:
 def open_training(
     config: TrainConfig, directory: Path
 ) -> Iterator[tuple[Session, list[Prompt], Reference | None]]:
-    """A run that is ready to go on, its problems, and its reference policy if it has one."""
+    """A run that is ready to train, its problems, and its reference policy if it has one."""
     task = load_task(config.task)
     check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)

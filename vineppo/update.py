@@ -68,8 +68,8 @@ def update_policy(
 ) -> dict[str, float]:
     """Several epochs of clipped updates over shuffled minibatches; `policy/*` metrics.
 
-    The losses and metrics of `heads` on the policy's backbone join. An update whose mean ratio
-    exceeds `max_mean_ratio`, or whose loss or gradient is not finite, is skipped and counted.
+    The losses and metrics of `heads` on the policy's backbone join. It skips and counts an update
+    with a mean ratio above `max_mean_ratio`, or with a loss or gradient that is not finite.
     """
     optimization = config.optimization
     has_exact_kl = config.reference.kl_estimator == "full" and config.reference.kl_in == "loss"

@@ -29,7 +29,7 @@ CRITIC = {
 }
 METRICS = TRAINING | CRITIC
 NUM_COLUMNS = 3
-# Of the page to an inch of a figure: its 8 pt text is then about as large as the page's.
+# Page pixels to an inch of a figure: its 8 pt text is then about as large as the page's.
 PIXELS_PER_IN = 105
 
 

@@ -80,7 +80,7 @@ def _tables(run: Run, extent: Extent, truths: dict[int, Path]) -> list[Data]:
 
 
 def _table(rows: Sequence[Row], source: Source, extent: Extent) -> Data:
-    """Problems with ground truth come first, otherwise the order is that of the table."""
+    """Problems with ground truth come first, otherwise in the table's order."""
     by_problem: dict[str, list[Row]] = {}
     for row in rows:
         by_problem.setdefault(row["problem_id"], []).append(row)

@@ -1,8 +1,8 @@
 """Alternative next steps at a state, drawn as its policy draws them, and what follows each.
 
-A proposal is a whole continuation of the state, of which the first step counts. Distinct steps are
-taken in the order of the proposals, whichever finished first, so that they are a sample of the
-policy; what they are depends on the state, the policy and the seed alone.
+A proposal is a whole continuation of the state; only its first step counts. Distinct steps follow
+the order of the proposals, not of finishing, so they are a sample of the policy. They depend only
+on the state, the policy and the seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ STREAM = "action-ranking"  # no random number of another analysis comes again
 class Alternative:
     """A next step, and how many of the state's `num_proposals` proposals began with it.
 
-    `final_return` is the graded return, 0 or 1, of a step that ends the response (by its
-    end-of-sequence token or because the budget is spent), and None of one that does not.
+    `final_return` is the graded return, 0 or 1, of a step that ends the response, else None. An
+    end-of-sequence token or a spent budget ends it.
     """
 
     step_ids: tuple[int, ...]
@@ -196,7 +196,7 @@ def _distinct(
     proposals: Sequence[Continuation],
     logprobs_T: Sequence[float],
 ) -> list[Alternative]:
-    """The steps with which the proposals begin, in their order."""
+    """The proposals' first steps, in their order."""
     length = len(state.prefix_ids)
     begun: dict[tuple[int, ...], list[Continuation]] = {}
     for proposal in proposals:

@@ -19,12 +19,10 @@ from vineppo.values.sampled import NO_VALUE
 
 @dataclass(frozen=True)
 class Estimator:
-    """`Estimator("vine_3", VineCredit(…), MONTE_CARLO, of_draws=True)`: a name, the credit, and
-    whose values it takes.
+    """`Estimator("vine_3", VineCredit(…), MONTE_CARLO, of_draws=True)`: name, credit and values.
 
-    One `of_draws` sees of the continuations at hand those alone that its credit would have had
-    sampled. `returns_of` names the predictor whose continuations the values are made of, where they
-    are another's.
+    One `of_draws` sees only those continuations at hand that its credit would have sampled.
+    `returns_of` names another predictor that supplies the continuations behind the values, if any.
     """
 
     name: str
@@ -70,10 +68,10 @@ def choose_estimators(
 ) -> list[Estimator]:
     """Those of the comma-separated names, or for "all" every one that the rollouts allow.
 
-    rloo comes first, by which the others are measured: unbiased, and made of the rollouts alone.
+    rloo comes first, as the reference: unbiased, and made of the rollouts alone.
     Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
-    of all continuations at hand. Trees have to be sampled. Raises `UserError` for a name that is
-    unknown, or whose values or greedy responses the rollouts lack.
+    of all continuations at hand. Trees have to be sampled. Raises `UserError` for an unknown name,
+    and for values or greedy responses that the rollouts lack.
     """
     usual = [BASELINE, "grpo", "reinforce_plus_plus", "remax", "gae"]
     for name, table in config.values.predictors.items():
@@ -191,8 +189,8 @@ def _valued(rollout: Rollout, by_step: bool = True) -> set[str]:
 def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list[float]]:
     """One advantage a token for each of a problem's rollouts.
 
-    The reward is the terminal one alone: a KL penalty that a run shapes into it is left out, as are
-    whitening and all else that only the loss does.
+    The reward is the terminal one alone, without a KL penalty that a run shapes into it. Whitening
+    and all else that only the loss does are left out.
     """
     seen_G = []
     for rollout in group_G:

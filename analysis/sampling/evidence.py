@@ -1,9 +1,9 @@
 """The noise and the price of every estimator by a run's saved rollouts.
 
-Where the values of states are known, continuations of every state are tossed from them, or drawn
-from the saved ones, and the project's own credit code makes advantages of them. A rollout's
-gradient Σ_t A_t ∇ log π has the second moment Σ_t m_t E A_t² where scores of different tokens are
-orthogonal; m_t is the squared length of the gradient of a token's log-probability.
+With known state values, continuations are tossed from the values or drawn from the saved ones. The
+project's credit code turns them into advantages. A rollout's gradient Σ_t A_t ∇ log π has the
+second moment Σ_t m_t E A_t² where scores of different tokens are orthogonal. Here m_t is the
+squared length of the gradient of a token's log-probability.
 """
 
 import math
@@ -56,9 +56,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Known:
-    """A rollout's values of its S states, and that of its end: `values_Z`, Z = S + 1.
+    """A rollout's values of its S states and of its end: `values_Z`, Z = S + 1.
 
-    `returns_SK` are saved continuations, whose means the values are. A martingale leaves the
+    The values are the means of `returns_SK`, if continuations are saved. A martingale leaves the
     variance `residual` of the outcome unexplained.
     """
 
@@ -160,7 +160,7 @@ def price_of_learning(run: RunDir, config: TrainConfig, length: float) -> float:
 
 
 def sampled_groups(groups: Sequence[list[Rollout]], num_steps: int) -> list[list[Rollout]]:
-    """Every n-th problem, so that they have at most so many steps; two at least."""
+    """Every n-th problem, so that they have at most `num_steps` steps; two at least."""
     total = sum(len(rollout.spans_S) for group in groups for rollout in group)
     every = min(math.ceil(total / num_steps), max(1, len(groups) // 2))
     numbers = count()

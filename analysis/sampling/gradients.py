@@ -1,7 +1,7 @@
 """The policy gradients of a checkpoint's problems by every estimator, and their inner products.
 
-The gradients of all estimators are of the same rollouts and the same policy: those of the run's own
-loss, by the trainer's own forward pass, in float32 at the training temperature.
+All estimators share the rollouts and the policy. Gradients are of the run's own loss, by the
+trainer's own forward pass, in float32 at the training temperature.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what 
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint's rollouts by problem; `greedy_tokens` are those of greedy responses.
+    """A checkpoint's rollouts by problem; `greedy_tokens` counts tokens of greedy responses.
 
     They are the checkpoint's own where `iteration` is checkpoint + 1.
     """
@@ -70,9 +70,9 @@ def gradient_rows(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A row an estimator and problem, and what to note beside the table.
 
-    The rollouts are the checkpoint's own where they are saved or can be sampled, else those of one
-    update earlier, which is said. On those no predictor of the checkpoint is asked: one that has
-    learnt the returns of the rollouts is no baseline that is independent of them.
+    The rollouts are the checkpoint's own if they are saved or can be sampled, else from one update
+    earlier, with a notice. Those get no values from the checkpoint's predictors: a predictor
+    that learnt from the rollouts' returns is not an independent baseline.
     """
     config, settings = checkpoint.config, checkpoint.settings
     can_sample = settings["sample_values"] > 0
@@ -131,9 +131,8 @@ def inner_products_of(
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Inner products of every estimator's gradients, [N, N], and what Adam gains by them, [1 + N].
 
-    The gain is of all problems, then without each: `adam_gains` with the
-    signal of the least noisy vine of unbiased values, else of the first estimator; NaN of two
-    problems.
+    The gain is of all problems, then without each; NaN for two problems. `adam_gains` gets the
+    signal of the least noisy vine of unbiased values, else of the first estimator.
     """
     config, settings = checkpoint.config, checkpoint.settings
     num_problems = len(groups_E[0])
@@ -176,7 +175,7 @@ def inner_products_of(
 
 
 def is_unbiased(config: TrainConfig, estimator: Estimator) -> bool:
-    """True where the mean of a difference of its values is that of the policy's own values."""
+    """True where differences of its values average to differences of the policy's own values."""
     table = config.values.predictors.get(estimator.values_from or "")
     is_exact = table is not None and (
         table.predictor.is_exact or estimator.values_from in config.continuations
@@ -226,7 +225,7 @@ def problem_gradients(
     """The policy gradient of every problem by its rollouts' "loss_advantages".
 
     Sketched, [N, d], and at the coordinates `chosen_C`, [N, C]. g_n = N · ∇ agg(r_t A_t) over the
-    rollouts of problem n, before clipping, KL and bonuses, with the sizes of all N problems: the
+    rollouts of problem n, before clipping, KL and bonuses. With the sizes of all N problems, the
     mean of the g_n is the direction of one update. `advance` is called after each gradient.
     """
     device = next(module.parameters()).device
@@ -256,7 +255,7 @@ class CountSketch:
         self._places_D: torch.Tensor | None = None
         if size:
             generator = torch.Generator().manual_seed(seed)
-            # A place of the upper half is that of the lower half with the other sign.
+            # A place of the upper half means the same place of the lower half, negated.
             shape = (num_weights,)
             places_D = torch.randint(2 * size, shape, generator=generator, dtype=torch.int32)
             self._places_D = places_D.to(device)

@@ -1,7 +1,7 @@
 """Passes of a run's last policy over its saved rollouts: scores, and a fitted martingale.
 
-The fit is training's `recipes.posterior.Posterior` on one half of the problems; it values the other
-half, and the other way round: no value has seen the reward of its own problem.
+Training's `recipes.posterior.Posterior` is fitted on one half of the problems and values the other
+half, and vice versa. No value has seen the reward of its problem.
 """
 
 import math
@@ -36,8 +36,8 @@ def fit_martingale(
 ) -> None:
     """Sets "score_squares" and "differences/posterior" of all tokens of the last iterations.
 
-    The squared length of a token's score is Σ_a (1[a = a_t] − π(a))² = 1 − 2 π(a_t) + Σ_a π(a)²,
-    where the sum is over the likeliest tokens that the fit looks at.
+    The squared length of a token's score is Σ_a (1[a = a_t] − π(a))² = 1 − 2 π(a_t) + Σ_a π(a)².
+    The sum is over the likeliest tokens that the fit looks at.
     """
     fit = Posterior.Config(
         kind="posterior", num_candidates=32, size=128, learning_rate=3e-3, weight_decay=0.05,
@@ -77,7 +77,7 @@ def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[
     softmax = Softmax(module.num_token_ids, module.softcap, config.sampling.temperature)
     with Progress(transient=True) as bar:
         for rollout in bar.track(rollouts, description="gradients of steps"):
-            # Not by the module's own projection, whose backward pass can be had once.
+            # The module's own projection allows only one backward pass.
             hidden_TH = hidden_before_tokens(
                 module.model.base_model, collate([rollout], device, ())
             )

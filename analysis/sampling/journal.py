@@ -1,7 +1,7 @@
 """The settings of a table, what is sampled of it already, and how far the sampling is.
 
-A table that is there with the same settings is kept. One that is not whole yet has a journal beside
-it, so that a killed analysis goes on where it was. Needs no torch.
+A table with the same settings is kept. An unfinished one has a journal, so that a killed analysis
+resumes. Needs no torch.
 """
 
 import json

@@ -148,10 +148,7 @@ def shared_config(paths: Sequence[Path]) -> TrainConfig:
 
 
 def policy_paths(run_path: Path, start: str) -> dict[int, str]:
-    """Where each policy of a run is, by iteration: the starting one, checkpoints, the final one.
-
-    `start` is the config's `model.path`.
-    """
+    """Paths of a run's policies by iteration; `start`, the config's `model.path`, comes first."""
     run = RunDir(run_path)
     paths = {0: start}
     for iteration in checkpoint_iterations(run):
@@ -193,10 +190,10 @@ def add_values(
 ) -> dict[str, int]:
     """Sets what the checkpoint's predictors say of the rollouts' states, and of branches of them.
 
-    Predictors of continuations, and those that read their returns, say nothing where there are
-    none. Those for which the engine writes text are asked where it has been started, which is with
-    the checkpoint's policy; else what training saved of them stands. Gives the names of all but the
-    continuations, and the number of weights of each one's own model.
+    Predictors of continuations, and of their returns, say nothing without continuations. Predictors
+    that need the engine's text are asked if it runs (with the checkpoint's policy); else their
+    values from training stand. Returns the names of all but the continuations, and the number of
+    weights of each one's own model.
     """
     num_weights, asking = {}, []
     with policies.engine_asleep():
@@ -286,7 +283,7 @@ def _ask_engine(
 
 
 def _take_returns(predictor: ValuePredictor, rollouts: Sequence[Rollout]) -> None:
-    """The first of fresh continuations, where there are enough and it has none of its own."""
+    """The first of the fresh continuations, if they suffice and the predictor has none."""
     name, number = predictor.name, predictor.num_continuations
     for rollout in rollouts:
         fresh = rollout.returns_S.get(MONTE_CARLO, ())
@@ -300,7 +297,7 @@ def _take_returns(predictor: ValuePredictor, rollouts: Sequence[Rollout]) -> Non
         predictor.set_values([rollout], [[value.mean for value in values_S]])
 
 
-# (policies, the checkpoint, its journal) → the table's rows, and what to note beside it.
+# (policies, the checkpoint, its journal) → the table's rows, and what to note with its settings.
 Make = Callable[[Policies, Checkpoint, Journal], tuple[list[dict[str, Any]], dict[str, Any]]]
 
 
@@ -314,7 +311,7 @@ def choose_checkpoints(
 ) -> list[Checkpoint]:
     """The policies that `--checkpoints` names of every run, on request those with rollouts.
 
-    The settings say whose table it is: directories of one name have one table.
+    The settings name the run of a table, because directories of one name share it.
     """
     chosen = []
     for path in run_paths:
@@ -333,7 +330,7 @@ def choose_checkpoints(
 
 
 def make_tables(chosen: Sequence[Checkpoint], schema: pa.Schema, make: Make) -> list[Path]:
-    """All tables; those that are missing are made, and what a kill interrupted goes on."""
+    """The paths of all tables; makes missing ones and resumes interrupted ones."""
     missing = [
         checkpoint for checkpoint in chosen if not is_made(checkpoint.table, checkpoint.settings)
     ]

@@ -70,8 +70,8 @@ def seconds_per_token(metrics: Metrics) -> float:
 def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
     """Per problem, of policy and critic.
 
-    NaN where no iteration logged it all, and where further predictors train models of their own,
-    whose times a run does not tell from these.
+    NaN where no iteration logged all times, and where further predictors train models: a run does
+    not log their times separately.
     """
     if any(model.learns for key, model in config.value_models.items() if key != CRITIC):
         return math.nan
@@ -81,11 +81,11 @@ def learning_seconds(metrics: Metrics, config: TrainConfig) -> float:
 
 
 def critic_share(config: TrainConfig, num_policy_weights: int, num_critic_weights: int) -> float:
-    """Its share of the time of learning, by the passes of each model times its weights.
+    """The critic's share of learning time, by the passes of each model times its weights.
 
-    The policy has 2 passes without gradient (its own and the reference's, if there is one) and 3 an
-    epoch, a value model of its own 1 and 3 an epoch. With 2 epochs each and equal sizes: 7/(8 + 7)
-    = 0.467. 0 without a value model of its own: a shared head is hardly more than its policy.
+    The policy has 2 passes without gradient (its own, and any reference's) and 3 an epoch; a
+    separate value model has 1 and 3 an epoch. With 2 epochs and equal sizes: 7/(8 + 7) = 0.467.
+    0 without a separate value model: a shared head costs hardly more than its policy.
     """
     model = config.value_models.get(CRITIC)
     if model is None:

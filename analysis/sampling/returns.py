@@ -47,8 +47,7 @@ def sample_returns(
 ) -> tuple[dict[str, Returns], dict[str, float]]:
     """The returns of every request by its key, and what sampling them cost.
 
-    What the journal holds is not sampled again. Raises `UserError` for a return that is neither 0
-    nor 1.
+    Returns in the journal are kept. Raises `UserError` for a return that is neither 0 nor 1.
     """
     wanted = {request.tag for request in requests}
     returns_by_tag = {

@@ -109,10 +109,10 @@ class RolloutState:
 
 
 def rollout_iteration(run_path: Path, checkpoint: int) -> int | None:
-    """The rollouts on which a checkpoint's values are looked at; None where there are none.
+    """The iteration of the rollouts for a checkpoint's values; None where there are none.
 
-    Those that it sampled, which are of the next iteration; of the last policy of a run, which
-    sampled none, those of its own iteration, sampled one update earlier.
+    A checkpoint sampled the next iteration. A run's last policy sampled none: it gets its own
+    iteration, sampled one update earlier.
     """
     saved = RunDir(run_path).iterations("rollouts")
     return next((i for i in (checkpoint + 1, checkpoint) if i in saved), None)
@@ -136,8 +136,8 @@ def sample_boundaries(
 ) -> list[RolloutState]:
     """Up to `num_states` distinct step boundaries between query and end, in the rollouts' order.
 
-    Boundaries are drawn one after another, each of all rollouts as likely; one whose prefix has
-    been drawn is passed over. The end of a response, whose value is its reward, is none of them.
+    All boundaries of all rollouts are equally likely; one with a prefix that was drawn before is
+    skipped. The end of a response is none: its value is its reward.
     """
     boundaries = [
         RolloutState(one, step) for one in rollouts for step in range(1, len(one.spans_S))
@@ -182,9 +182,9 @@ def _set_values(
     column: str,
     place: str,
 ) -> None:
-    """A predictor's, where the rows hold any: of all states, or the table is not whole.
+    """Sets a predictor's values, if the rows hold any: all states must have one.
 
-    Continuations may leave states out, whose rows have no returns.
+    Continuations may leave states out: their rows have no returns.
     """
     saved = {key: row for key, row in rows.items() if row[column] not in (None, [])}
     has_returns = name != CRITIC and any(row["returns_K"] for row in saved.values())

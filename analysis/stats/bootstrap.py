@@ -1,8 +1,8 @@
 """Intervals over problems: the states of a problem are drawn together or not at all.
 
-A statistic of sums over states comes in two parts: the terms of every state, `{name: [N]}`, and a
-function of their sums, of shape () or, of R resamples at once, (R,). Resampling C problems is
-drawing how often each comes up, `counts_RC`: the same for all predictors at the same seed.
+A statistic has two parts: the terms of every state, `{name: [N]}`, and a function of their sums.
+The sums have shape () or, for R resamples at once, (R,). Resampling C problems draws how often each
+comes up, `counts_RC`: the same for all predictors at the same seed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,7 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its interval, of 95 % where nothing else is said.
-
-    The bounds are None where the data give none. The number is NaN where it is undefined.
-    """
+    """A number, NaN if undefined, and its interval, by default of 95 %, None if there is none."""
 
     value: float
     low: float | None
@@ -42,8 +39,8 @@ def percentile_estimate(
 ) -> Estimate:
     """The central `level` of the resamples: their quantiles at (1 − level)/2 and (1 + level)/2.
 
-    Source: Efron & Tibshirani, 1993, chapter 13. Resamples on which the statistic is undefined
-    (NaN) could lie anywhere, so bounds are given only while a tail holds no fewer than there are.
+    Source: Efron & Tibshirani, 1993, chapter 13. Undefined resamples (NaN) could lie anywhere: the
+    bounds are None if there are more of them than a tail holds.
 
     Of resamples 0, 0.01, …, 1 at a level of 0.9: (0.05, 0.95).
     """
@@ -69,8 +66,8 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 def variance(sums: Sums, name: str, squared_name: str) -> np.ndarray:
     """Sample variance with N − 1 of the term `name` from its squares and the term "one".
 
-    (Σx² − (Σx)²/N)/(N − 1): of 1, 2, 3 it is 1. Exactly 0 where all are equal but for rounding, NaN
-    of fewer than two states. Give terms that are nearly centred: their digits cancel.
+    (Σx² − (Σx)²/N)/(N − 1): for 1, 2, 3 it is 1. Exactly 0 where all are equal up to rounding, NaN
+    for fewer than two states. Give terms that are nearly centred: their digits cancel.
     """
     num, squares = sums["one"], sums[squared_name]
     deviations = squares - ratio(sums[name] ** 2, num)
@@ -78,7 +75,7 @@ def variance(sums: Sums, name: str, squared_name: str) -> np.ndarray:
 
 
 def mean_of(name: str) -> SumStatistic:
-    """The mean of a term over the states, whose number is the sum of the term "one"."""
+    """The mean of a term over the states; the sum of the term "one" counts them."""
     return lambda sums: ratio(sums[name], sums["one"])
 
 
@@ -164,8 +161,8 @@ def bootstrap_difference(
 ) -> dict[str, Estimate]:
     """Each statistic of `terms` minus that of `baseline_terms`, both on the same resamples.
 
-    What the two share (hard problems, the noise of the truth) cancels: a predictor minus itself is
-    0 with the interval (0, 0).
+    Shared hard problems and noise of the truth cancel: a predictor minus itself is 0, with the
+    interval (0, 0).
     """
     both = [terms, baseline_terms]
     return _bootstrap(both, cluster_N, statistics, generator, num_resamples, level)

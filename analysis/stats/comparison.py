@@ -31,7 +31,7 @@ class Comparison:
 
 
 def welch(method_N: Scores, baseline_M: Scores, level: float = LEVEL) -> Comparison:
-    """Difference of the means of independent seeds whose spreads may differ.
+    """Difference of the means of independent seeds; their spreads may differ.
 
     t = (x̄ − ȳ)/√(s²ₓ/N + s²ᵧ/M) with Satterthwaite's degrees of freedom (Welch, 1947). One seed has
     no interval.
@@ -56,9 +56,9 @@ def t_test(
 def permutation_p(method_N: Scores, baseline_M: Scores) -> float | None:
     """Two-sided p-value of the difference of means if the labels of the methods meant nothing.
 
-    p is the share of the assignments of scores to methods with an |effect| of at least the observed
-    one: all assignments up to `MAX_ASSIGNMENTS`, else as many at random. Source: Pitman, 1937. It
-    is at least 2/C(2n, n). None of a single seed.
+    p is the share of assignments of scores to methods with an |effect| of at least the observed
+    one. It takes all assignments up to `MAX_ASSIGNMENTS`, else as many at random. Source: Pitman,
+    1937. p is at least 2/C(2n, n), and None for a single seed.
 
     (3, 4, 5) against (0, 1, 2): 0.1. (0.62, 0) against (0, 0, 0.07): 0.4.
     """

@@ -60,5 +60,5 @@ def _products(dx_N: np.ndarray, dy_N: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _without_rounding(dx_N: np.ndarray, x_N: np.ndarray) -> np.ndarray:
-    """Exactly 0 where x is its mean but for rounding: a constant must not correlate."""
+    """Exactly 0 where x is its mean up to rounding: a constant must not correlate."""
     return np.where(np.abs(dx_N) > NEGLIGIBLE * np.max(np.abs(x_N)), dx_N, 0.0)

@@ -2,8 +2,8 @@
 
 The truth t = c/m of a state is itself noisy, with variance p(1 − p)/m. Bias does not see that
 noise. Squared errors and variances hold it, and the corrected ones subtract its unbiased estimate.
-The mean absolute error holds it too and has no such correction: compare it with
-`expected_absolute_error` at the same m, what a perfect Monte-Carlo estimator has.
+The mean absolute error holds it too and has no such correction. Compare it with a perfect
+Monte-Carlo estimator's, `expected_absolute_error` at the same m.
 """
 
 import numpy as np
@@ -66,10 +66,7 @@ def truth_terms(num_correct_N: np.ndarray, num_samples: Counts) -> dict[str, np.
 def error_terms(
     values_N: np.ndarray, num_correct_N: np.ndarray, num_samples: Counts, threshold: float
 ) -> dict[str, np.ndarray]:
-    """The terms of the statistics below, by state; errors are v − c/m.
-
-    `threshold` is that of `accuracy`.
-    """
+    """The terms of the statistics below, by state; errors are v − c/m, `threshold` `accuracy`'s."""
     error_N = values_N - estimated_value(num_correct_N, num_samples)
     return truth_terms(num_correct_N, num_samples) | {
         "error": error_N,
@@ -122,8 +119,8 @@ def expected_absolute_error(
 ) -> np.ndarray:
     """E|X/K − t| of X ~ Binomial(K, p), by the binomial probabilities, [N].
 
-    With `num_samples` m the truth is as noisy as a measured one, t = Y/m of Y ~ Binomial(m, p): the
-    floor that a measured `mae` can reach. With None it is t = p.
+    With `num_samples` m the truth is as noisy as a measured one: t = Y/m of Y ~ Binomial(m, p).
+    This is the floor that a measured `mae` can reach. With None it is t = p.
 
     K = 1 of p = 0.25: 0.75 · 0.25 + 0.25 · 0.75 = 0.375; with m = 1, 2 · 0.25 · 0.75, the same.
     """

@@ -28,8 +28,8 @@ def noise_from_gram(gram_NN: np.ndarray, weights_N: np.ndarray) -> GradientNoise
     """From the Gram matrix, a unit counting `weights_N[n]` times: 1, or its count in a resample.
 
     tr Σ is half the mean of |g_i − g_j|² and |E g|² the mean of G_ij over pairs of different units,
-    weighted by w_i·w_j. A unit is never paired with its own copy, whose noise would pass for
-    signal. Source: McCandlish et al., 2018 (arXiv:1812.06162), appendix A.1. NaN of one unit.
+    weighted by w_i·w_j. A unit is never paired with its own copy: that noise would pass for signal.
+    Source: McCandlish et al., 2018 (arXiv:1812.06162), appendix A.1. NaN for one unit.
 
     The Gram matrix ((1, 1), (1, 5)) of (1, 0) and (1, 2): tr Σ = (1 + 5 − 2)/2 = 2, |E g|² = 1.
     """
@@ -49,10 +49,10 @@ def adam_gains(
 ) -> np.ndarray:
     """The first-order gain of a step of Adam, by all units, then without each of them, [M].
 
-    Noise slows Adam's step down only on coordinates that bear signal. On a batch of B = `num_units`
-    units a step of unit rate gains Σ_c c·s_c² / √(c²·s_c² + σ_c²/B), with σ² this estimator's
-    variance of a unit and s_c² = mean² − variance/N of `signal_NC`. c is 1 or, where `is_scaled`,
-    ⟨E g, s⟩/|s|² of an estimator whose mean is a multiple of the signal. M is 1 + N.
+    Noise slows Adam's step only on coordinates that bear signal. With a batch of B = `num_units`
+    units, a step of unit rate gains Σ_c c·s_c² / √(c²·s_c² + σ_c²/B). Here σ² is this estimator's
+    variance of a unit and s_c² = mean² − variance/N of `signal_NC`. The factor c is 1 or, if
+    `is_scaled` (the mean is a multiple of the signal), ⟨E g, s⟩/|s|². M is 1 + N.
     """
     num_rows = len(rows_NC)
     sums = [rows_NC.sum(0), np.square(rows_NC).sum(0)]
@@ -79,8 +79,8 @@ def gain_estimates(gains_EM: np.ndarray) -> list[tuple[Estimate, Estimate]]:
     """The gain of every estimator and its ratio to the first one's, from `adam_gains`.
 
     With θ of all units and θ̄ the mean of those without one, the gain is the jackknife
-    (N²θ − (N − 1)²θ̄)/(2N − 1), for a bias of order 1/N² (Schucany, Gray and Owen, 1971); without θ
-    it is θ̄. How often the intervals hold the truth is in experiments/10_interval_coverage.
+    (N²θ − (N − 1)²θ̄)/(2N − 1). It is for a bias of order 1/N² (Schucany, Gray and Owen, 1971).
+    Without θ it is θ̄. experiments/10_interval_coverage tests how often intervals hold the truth.
 
     Two units, θ = 3 and θ_(−n) = (2, 3): (4·3 − 2.5)/3 = 3.17.
     """

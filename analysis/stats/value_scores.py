@@ -1,8 +1,8 @@
 """Every number that tells how good predicted values are: errors and correlations.
 
 Values v of states stand against their measured truths t = c/m. Intervals are over problems.
-`mae_floor` is the error of a *K-sample mean*: what a perfect estimator of as many draws of the
-state would show against the same noisy truth; without draws, the exact value.
+`mae_floor` is the error of a *K-sample mean*: a perfect estimator with as many draws of the state,
+against the same noisy truth. Without draws, it is the exact value's error.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Cell:
-    """The states on which a number of a table rests: those that one predictor values.
+    """The states behind a number of a table: those that one predictor values.
 
     `about` are the columns `OF_STATES`, `is_whole` is False of one of several seeds. The bootstrap
     draws problems: one that several seeds met is one. Within a unit, a problem of one seed, there

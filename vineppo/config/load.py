@@ -110,7 +110,7 @@ def _describe(error: ValidationError, resolved: dict[str, Any]) -> str:
     key, table = _place(finding["loc"], resolved)
     match finding["type"]:
         case "unexpected_keyword_argument":
-            # After a change of kind, the other keys of its table are those of the old one.
+            # After a change of kind, the other keys of its table belong to the old one.
             parent, kind = key.rpartition(".")[0], table.get("kind")
             return f"config: unknown key {key}" + (
                 f" ({parent}.kind is {_show(kind)})" if kind else ""

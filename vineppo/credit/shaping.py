@@ -51,7 +51,7 @@ def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None
 
 
 def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
-    """Problems whose rollouts all got one reward train nothing (DAPO, arXiv:2503.14476, 3.2)."""
+    """Problems with one reward for all rollouts train nothing (DAPO, arXiv:2503.14476, 3.2)."""
     for rollouts_G in by_problem(rollouts):
         if has_equal_rewards(rollouts_G):
             for rollout in rollouts_G:

@@ -98,10 +98,10 @@ def piece_advantages(
 ) -> list[float]:
     """`vine_advantages` if states may lack returns: steps between two sampled states are one.
 
-    A_i = Q̂ − b. Q̂ is the value of the first sampled state after step i, or the reward; b is that of
-    the last one at or before s_i, or `root`. V̂ = [–, –, 0.5, –], root 0.25 and reward 1 give
-    [0.25, 0.25, 0.5, 0.5]. `own_return` makes Q̂ = (K · V̂ + R)/(K + 1), which is unbiased: R is one
-    more return from that state. Within b, R would shrink the gradient to K/(K + 1).
+    A_i = Q̂ − b. Q̂ is the value of the first sampled state after step i, or the reward; b is the
+    value of the last one at or before s_i, or `root`. V̂ = [–, –, 0.5, –], root 0.25 and reward 1
+    give [0.25, 0.25, 0.5, 0.5]. `own_return` makes Q̂ = (K · V̂ + R)/(K + 1), which is unbiased: R
+    is one more return from that state. Within b, R would shrink the gradient to K/(K + 1).
     """
     before_S, before = [], root
     for state in states_S:

@@ -1,9 +1,9 @@
 """Values that learn from rewards which of the policy's choices led to them.
 
-What the policy chose from at the tokens at which it was in doubt (`Choices`) comes with the passes
-that are made anyway, its hidden states included; a small model of them says by how much a choice
-changed the value, and is fitted to nothing but the rewards of earlier rollouts. Its differences are
-centred under the policy, so that the values are a martingale however badly they are fitted: what
+At tokens where the policy was in doubt, the passes that are made anyway record what it chose from
+(`Choices`), hidden states included. A small model of them says by how much a choice changed the
+value. It is fitted to nothing but the rewards of earlier rollouts. Its differences are centred
+under the policy, so the values are a martingale however badly they are fitted: what
 `recipes/martingale.py` asks for.
 """
 
@@ -67,7 +67,7 @@ class Choices:
 
 
 def choices_of(scores: "TokenScores", rollouts: Sequence[Rollout]) -> list[Choices]:
-    """The tokens of every rollout whose likeliest candidate had less than `SURE`."""
+    """The tokens of every rollout where the likeliest candidate had less than `SURE`."""
     logprobs_BTK, ids_BTK = scores.candidate_logprobs_BTK, scores.candidate_ids_BTK
     assert scores.hidden_BTH is not None, "asked for"
     assert logprobs_BTK is not None, "asked for"
@@ -136,7 +136,7 @@ class ChoiceModel(nn.Module):
 class ChoiceBatch:
     """Choices of B rollouts, padded; L = K + 1 with what the candidates leave as the last.
 
-    `rewards_B` are the mean rewards of the times at which they were sampled.
+    `rewards_B` are the mean rewards of the times when they were sampled.
     """
 
     ids_BUK: torch.Tensor
@@ -215,10 +215,10 @@ class LearnedFromChoices(ValuePredictor):
     never holds a rollout's own return. Rewards must lie in [0, 1]; exact where `sampling.top_p` is
     1.
 
-    It learns by the cross-entropy between the value after every choice and the reward, of the
+    It learns by the cross-entropy between the value after every choice and the reward. It takes the
     rollouts of the last `replay_iterations` iterations, each with the distributions that it was
-    sampled from. Of each rollout it keeps the choices (`SURE`) with their hidden states:
-    U·(H + 2K) numbers.
+    sampled from. It keeps each rollout's choices (`SURE`) with their hidden states: U·(H + 2K)
+    numbers.
     """
 
     reads_answer: ClassVar[bool] = False  # the model looks at the true answer
@@ -330,7 +330,7 @@ class LearnedFromChoices(ValuePredictor):
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
         """Some steps of Adam on rollouts drawn from the replay.
 
-        One whose gradient is not finite is skipped and counted, and leaves no trace.
+        One with a gradient that is not finite is skipped and counted, and leaves no trace.
         """
         assert self._model is not None, "made with the model"
         options, mean = self.options, sum(rollout.reward for rollout in rollouts) / len(rollouts)
@@ -390,7 +390,7 @@ class LearnedFromChoices(ValuePredictor):
             return encode(self._tokenizer, as_text(self._tokenizer, problem.answer))
 
     def told_apart(self, choices: Choices, answer_R: tuple[int, ...]) -> Choices:  # noqa: ARG002
-        """Those of which the model may say something; by nothing that was chosen."""
+        """The choices that the model may value; the chosen tokens do not decide this."""
         return choices
 
     def _weigh(self, rollouts: Sequence[Rollout]) -> None:

@@ -1,10 +1,10 @@
 """Which step boundaries of a rollout continuations are sampled from, where it is not all.
 
-A choice sees what was sampled and never a return. The boundary before step j is known to cut by its
-prefix alone with "coin" and "expected". With the others it also takes what comes after: how many
+A choice sees what was sampled and never a return. With "coin" and "expected", the prefix of the
+boundary before step j decides alone whether it cuts. The others also see what comes after: how many
 steps there are, or how surprising they are. Where that says something of the reward, so does a cut,
-and E[R | s_j, a cut] is not V(s_j): the advantages between cuts are then biased, those of the two
-not.
+and E[R | s_j, a cut] is not V(s_j). The others' advantages between cuts are then biased; the two
+stay unbiased.
 
 "expected" samples a state in proportion to the most that its step can have changed. With
 π(a) = Π π(a_t | s_t) of the step a before s_j, and V' the mean value after any other one,
@@ -18,10 +18,10 @@ as the gain allows (systematic sampling, Madow 1949). With `by` "entropy" g_j is
 the step's tokens: a fork is cut whichever way it was taken.
 
 c is such that the boundaries of the iteration before would have had the mean `probability`. Given
-the policy it is a constant, and g_j looks at tokens of the prefix alone, so that the next cut after
-a step is a stopping time and the mean of V there is Q (optional stopping). The engine's
-log-probabilities are used, as states are sampled before the trainer's pass; entropies take a pass
-of their own (`RolloutPass`). What neither can tell is a choice that matters from one of words.
+the policy it is a constant, and g_j looks at tokens of the prefix alone. So the next cut after a
+step is a stopping time, and the mean of V there is Q (optional stopping). The engine's
+log-probabilities are used, as states are sampled before the trainer's pass; entropies take a
+separate pass (`RolloutPass`). Neither can tell a choice that matters from a choice of words.
 """
 
 import math
@@ -44,7 +44,7 @@ class Cuts(States):
     """At most `cuts` step boundaries of each rollout, chosen once it has ended, by `kind`:
 
         random      M of them, all alike
-        uncertain   after the M steps whose least likely token had the lowest probability
+        uncertain   after the M steps with the lowest probability of their least likely token
         surprisal   the nearest to m/(M + 1) of −Σ log p over the response, m = 1 … M
 
     Steps of one token with log p = −1, −3, −1, −1, M = 1: "uncertain" cuts after the second, before
@@ -99,7 +99,7 @@ class ExpectedCuts(States):
 
     is_by_prefix = True
 
-    # Of the step taken, or of the policy before its tokens.
+    # The probability of the step taken, or the policy's entropy before its tokens.
     by: Literal["probability", "entropy"] = "probability"
     probability: PositiveFraction = 0.1
     floor: Fraction = 0.01
@@ -127,7 +127,7 @@ class ExpectedCuts(States):
         return self._scaled(np.array(gains_of(rollout, self.by)), scale)
 
     def next_scale(self, rollouts: Sequence[Rollout]) -> float | None:
-        """c with which the boundaries of the rollouts have the mean probability; None without any.
+        """c that gives the boundaries of the rollouts the mean probability; None without any.
 
         At most 10⁶: where no step was in doubt, no c is large enough.
         """
@@ -162,7 +162,7 @@ def gains_of(rollout: Rollout, by: Literal["probability", "entropy"]) -> list[fl
 
 
 def even_cuts(chances: Sequence[float], phase: float) -> list[int]:
-    """The steps from 1 on at which `phase` and their chances come to the next whole number.
+    """The steps from 1 on where `phase` and their chances come to the next whole number.
 
     Chances 0.5, 0.25, 0.5 and a phase of 0.4: after 0.9, 1.15 and 1.65, [2].
     """

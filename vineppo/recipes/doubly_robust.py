@@ -1,7 +1,7 @@
 """A learned value's advantage, made unbiased by continuations of a few random states.
 
-Each boundary s_j between steps is sampled with probability p, by a coin of its own, whose K
-continuations have the mean V̂(s_j). With any values v, and v(s_S) = R,
+An independent coin samples each boundary s_j between steps with probability p. The K continuations
+there have the mean V̂(s_j). With any values v, and v(s_S) = R,
 
     A_i = A_i^GAE(λ = 1 − p, γ = 1) + V̂(s_τ) − v(s_τ),    τ the first sampled state after s_i
 
@@ -13,9 +13,10 @@ weights that the λ-return gives to v(s_j) and to R, so that
                = Σ_j w_j V̂(s_j) + w R − v(s_i)
 
 which is an unbiased Q̂ whatever v says of the later states. v(s_i) must be a fair baseline, which
-does not depend on the action at s_i. Nothing is divided by p: the usual correction v + (V̂ − v)/p of
-the next state alone (Jiang and Li 2016, arXiv:1511.03722) has for exact v the variance of V̂ over p,
-no less than p K continuations of every state, and more than this one in experiments/14_bias.
+does not depend on the action at s_i. Nothing is divided by p. The usual correction v + (V̂ − v)/p
+of the next state alone (Jiang and Li 2016, arXiv:1511.03722) has for exact v the variance of V̂
+over p. That is no less than with p K continuations of every state, and more than this one has in
+experiments/14_bias.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Several engines on one device, each in a process of its own.
+"""Several engines on one device, each in a separate process.
 
 vLLM's scheduler takes tens of microseconds of one thread for every sequence and step, several times
 what a GPU takes to compute it where a model is small. Processes do that work side by side, and
@@ -124,15 +124,15 @@ def _environment() -> dict[str, str]:
 class EngineProcesses:
     """`Engine` of `config.num_processes` engines, which share the GPU's memory and what is asked.
 
-    All make their steps in turn, by the number and not by the clock: in a step of this engine each
-    is told to make one more, with what it starts before it, and the answers to the first of
-    `STEPS_AHEAD` such steps are taken. So none waits for a slower one but where that is far behind,
-    and a repeated run asks the same of the same engine after the same step. Of what is asked
-    between steps (`sleep` and the like) the answer comes when all of them are made.
+    All make their steps in turn, by number and not by time. In a step of this engine each is told
+    to make one more, with what it starts before it. The answers to the first of `STEPS_AHEAD` such
+    steps are taken. So none waits for a slower one unless that is far behind, and a repeated run
+    asks the same of the same engine after the same step. The answer to a request between steps
+    (`sleep` and the like) comes when all of them are made.
 
-    A request goes to the engine that has least to do, or to that of the one before it where its
-    prefix is that one's or goes on from it: it is in that engine's cache. An engine has as many
-    again as run at once, as it is known late that some have finished.
+    A request goes to the engine that has least to do. If its prefix equals or continues the prefix
+    of the request before it, it goes to that request's engine, which has it in its cache. An engine
+    has as many again as run at once, as it is known late that some have finished.
     """
 
     ranks_a_replica = 1
@@ -150,8 +150,8 @@ class EngineProcesses:
         each = replace(config, num_processes=1, gpu_memory_utilization=share)
         self._processes = [_Process(index, count) for index in range(count)]
         self.end = weakref.finalize(self, _end, self._processes)
-        # On a GPU the first finds out how much memory weights and a step leave to the cache, which
-        # others that start beside it would disturb.
+        # On a GPU the first finds out how much memory weights and a step leave to the cache.
+        # Others that start at the same time would disturb this.
         num_first = 1 if torch.cuda.is_available() else count
         cache_bytes = self._told(self._processes[:num_first], each, model, None)[0]
         self._told(self._processes[num_first:], each, model, cache_bytes)

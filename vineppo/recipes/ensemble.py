@@ -1,11 +1,11 @@
-"""Several critics on disjoint rollouts, whose mean is the value: AsyPPO (arXiv:2510.01656).
+"""Several critics on disjoint rollouts; their mean is the value: AsyPPO (arXiv:2510.01656).
 
     V(s) = 1/M Σ_m V_m(s),   V_m trained on the rollouts with index ≡ m (mod M) of every problem
 
 M critics that start from one model stay apart by their data alone. A smaller model (`path`) makes
 them cost less together than one of the policy's size. Their spread, the standard deviation, is a
-metric, and as in the paper it may mask: the share `agreed` of an iteration's tokens with the least
-spread has the advantage 0, the share `disputed` with the most has no entropy bonus.
+metric, and as in the paper it may mask. The share `agreed` of an iteration's tokens with the least
+spread has the advantage 0. The share `disputed` with the most has no entropy bonus.
 
 As a baseline it is fair, as each critic is: it is trained after it has valued.
 """
@@ -100,7 +100,7 @@ class Ensemble(MeanValues):
             member.start(policy)
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
-        """The masks of the policy's loss. Where many tokens are at a bound, they are not masked."""
+        """The masks of the policy's loss. If many tokens are at a bound, they are not masked."""
         spreads = [[pstdev(values) for values in self._of_members(one)] for one in rollouts]
         ordered = sorted(chain.from_iterable(spreads))
         last = len(ordered) - 1

@@ -1,7 +1,7 @@
 """A prior fused with few rewards by their evidence, as a prompt's value: V0.5 (arXiv:2603.10848).
 
-With v what another predictor says of the state s_0, m the mean reward of the problem's n other
-rollouts, and ν = v (1 − v)/n the variance that m would have if v were right:
+Let v be another predictor's value of the state s_0, and m the mean reward of the problem's n other
+rollouts. If v were right, m would have the variance ν = v (1 − v)/n:
 
     V(s) = v + max(0, 1 − ν/(m − v)²) (m − v)       at every state of the rollout
 
@@ -49,7 +49,7 @@ class Fused(GroupMean):
 
         def check(self, key: str, config: Any) -> None:
             prior = config.predictors.get(self.prior)
-            # What the engine samples comes without a pass, in training alone.
+            # Sampled values come without a pass, in training alone.
             is_read = prior and not (prior.predictor.is_sampled or prior.values_of)
             require(
                 bool(is_read),

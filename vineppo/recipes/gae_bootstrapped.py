@@ -1,4 +1,4 @@
-"""PPO whose critic values the end of truncated responses: partial-episode bootstrapping.
+"""PPO with a critic that values the end of truncated responses: partial-episode bootstrapping.
 
 A truncated response counts as unfinished: the value of its last state replaces its reward, which
 must be 0, in the advantages and in the critic's targets (Pardo et al. 2018, arXiv:1712.00378). Its

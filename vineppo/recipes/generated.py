@@ -49,7 +49,7 @@ class GeneratedValues(SampledValues, ABC):
 
     @abstractmethod
     def ask(self, state_ids: tuple[int, ...], tokenizer: Any) -> Sequence[int]:
-        """The token ids that the engine is to go on from, of a state: prompt and response."""
+        """The token ids that the engine continues for a state: prompt and response."""
 
     @abstractmethod
     def read(self, text: str) -> float:
@@ -119,8 +119,8 @@ class Generative(SampledValues):
         state · question · (reasons · think_end) · score_prompt · (number · score_end)
 
     The policy writes what is in brackets; where its reasons do not end within the budget, think_end
-    is put in. An answer is unread where the engine has no room for it, or where the number is
-    missing, out of [0, score_of] or not followed by score_end: it counts as the value `unread`.
+    is put in. An answer counts as the value `unread` where the engine has no room for it. It does
+    too where the number is missing, out of [0, score_of] or not followed by score_end.
 
     Where `training` is given, the policy learns to answer, by REINFORCE on the Brier score, which
     is proper: its mean is best where v = E[R | s]. With R̄ the mean reward of the rollouts that
@@ -130,13 +130,13 @@ class Generative(SampledValues):
 
     where an unread answer scores −1. With `regression_coef` c as many sequences join, of weight c:
     the answer's reasons, and R̄'s own number for a score, alone trained (arXiv:2501.19383). For
-    R̄ of 0 or 1 their best policy writes 1 with the probability E[R | s], whose mean is the value.
+    R̄ of 0 or 1 their best policy writes 1 with the probability E[R | s]; the mean is the value.
 
     Policy and value model are one: no second model is held, none is loaded into the engine, and the
     answers are sampled among the rollouts. The price is that valuing moves the policy; it does so
-    after the policy's own update, before the engine gets the weights. The value is that of the
-    state before a step, and no token after it is seen, so that it is a fair baseline; as Q̂ it is
-    biased as far as it is wrong. After GenAC (arXiv:2604.10701).
+    after the policy's own update, before the engine gets the weights. The value belongs to the
+    state before a step and sees no token after it, so it is a fair baseline. As Q̂ it is biased as
+    far as it is wrong. After GenAC (arXiv:2604.10701).
     """
 
     is_probability = True
@@ -310,7 +310,7 @@ def trained_sequences(
 ) -> list[TokenSequence]:
     """A state's answers, and with a coefficient their reasons with the right number behind.
 
-    The column "weight" is that of each token's log-probability. Numbers 0.5 and 1 where the reward
+    The column "weight" weighs each token's log-probability. Numbers 0.5 and 1 where the reward
     is 1 score −0.25 and 0, and weigh −0.25 and 0.25.
     """
     briers_K = [answer.brier(reward) for answer in answers_K]

@@ -1,9 +1,9 @@
 """GiGPO: credit by groups of rollouts, and of turns that began in the same state.
 
-Feng et al. 2025, "Group-in-Group Policy Optimization" (arXiv:2505.10978). Turns are compared by
-the state that they began in, never by their number: where the policy decides when to stop, those
-that get to turn t are a selection, and rewards centred on their mean say nothing of whether it was
-right to go on (docs/environments.md).
+Feng et al. 2025, "Group-in-Group Policy Optimization" (arXiv:2505.10978). Turns are compared by the
+state that they began in, never by their number. Where the policy decides when to stop, the rollouts
+that get to turn t are a selection. Rewards centred on their mean do not say whether continuing was
+right (docs/environments.md).
 """
 
 import math
@@ -23,14 +23,14 @@ from vineppo.types import Rollout
 class GigpoCredit(Credit):
     """A = A_E + w A_S on the tokens of a turn, w the `step_weight` (eq. 8).
 
-    A_E compares R_i with the rollouts' (eq. 3), A_S the turn's return Σ_k γ^k r_{t+k} with those of
-    all turns of the problem that began in its state (eq. 7); see `relative`. A state that no other
-    turn began in, or with baseline "others" no other rollout's, has A_S = 0.
+    A_E compares R_i with the rollouts' (eq. 3). A_S compares the turn's return Σ_k γ^k r_{t+k} with
+    the returns of all turns of the problem that began in its state (eq. 7); see `relative`. A state
+    that no other turn began in, or with baseline "others" no other rollout's, has A_S = 0.
 
-    With "others" and without `normalize_std`, A_E is RLOO's, and in expectation A is the advantage
+    With "others" and without `normalize_std`, A_E is RLOO's. In expectation A is then the advantage
     times 1 + w P, P the probability that another rollout passes the state: no baseline depends on
-    the action. The paper's "mean" holds the own return, and those of the rollout's other visits,
-    which may depend on it.
+    the action. The paper's "mean" holds the own return, and the returns of the rollout's other
+    visits, which may depend on it.
     """
 
     compares_rollouts = True

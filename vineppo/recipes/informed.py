@@ -111,7 +111,7 @@ class View:
     key: str
 
     def of(self, rollouts: Sequence[Rollout], iteration: Sequence[Rollout]) -> list[TokenSequence]:
-        """The rollouts as the critic sees them; siblings are those of the whole `iteration`.
+        """The rollouts as the critic sees them; siblings come from the whole `iteration`.
 
         With the template "{answer}\\n" before the prompt, a prompt <bos> 4 + 6 ? \\n of the answer
         "40" becomes <bos> 4 0 \\n 4 + 6 ? \\n.
@@ -130,8 +130,8 @@ class View:
         ]
 
     def check(self, prompts_P: Sequence[Prompt], max_tokens: int, positions: int | None) -> None:
-        """Raises `UserError` for a problem without a solution, where the view shows it, and for
-        one whose prompt, view and longest response are more than the critic's `positions`.
+        """Raises `UserError` for a problem without a solution, where the view shows it, or with
+        more tokens in prompt, view and longest response than the critic's `positions`.
         """
         shown = self.config.rollouts
         most, num = (shown.max_tokens, shown.num) if shown is not None else (0, 1)

@@ -8,10 +8,10 @@ kinds of draws say what it is:
     e_j                of the problem's other rollouts, for the root
 
 Where the tokens before a state choose whether it is sampled, all of them have the mean V − M given
-the state. From the end on, what joins two of that mean with constant weights has it too, so that
-E[after | s_t, a_t] = Q(s_t, a_t) − M_{t+1} of the next sampled state behind any token t (optional
-stopping). What is joined of the earlier ones is a fair baseline, as M holds nothing of the
-rollout's own return:
+the state. From the end on, a join of two of that mean with constant weights has it too. So E[after
+| s_t, a_t] = Q(s_t, a_t) − M_{t+1} of the next sampled state behind any token t (optional
+stopping). A join of the earlier ones is a fair baseline, as M holds nothing of the rollout's own
+return:
 
     A_t = Δ_t + after − before,    Δ_t = M_{t+1} − M_t
 
@@ -88,6 +88,6 @@ def has_martingale(rollout: Rollout) -> bool:
 
 
 def joined(other: float, draws: tuple[float, int], weight: int) -> float:
-    """The mean of so many draws with `other` as `weight` more: 1 of 3 and 0.5 of 1 are 0.875."""
+    """The mean of the draws with `other` as `weight` more: 1 of 3 and 0.5 of 1 are 0.875."""
     mean, number = draws
     return (number * mean + weight * other) / (number + weight) if number else other

@@ -62,8 +62,8 @@ class JsonlTask(Task):
 def prompt_field(row: Row, field: str, where: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The question at `field`, and (role, content) of the messages before it.
 
-    A string is the question. Of a conversation, in the form that chat templates take, it is the
-    last message, which must be the user's: `[{"role": "user", "content": "1+1?"}]` gives
+    A string is the question. In a conversation, in the form that chat templates take, the question
+    is the last message, which must be the user's: `[{"role": "user", "content": "1+1?"}]` gives
     ("1+1?", ()).
     """
     value = field_value(row, field, where)

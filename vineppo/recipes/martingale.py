@@ -24,10 +24,10 @@ from vineppo.types import Rollout
 class MartingaleCredit(Credit):
     """A_t = Δ_t + e_i − 1/G Σ_{j≠i} e_j with the residuals e_i = R_i − M_0 − Σ_t Δ_t of a group.
 
-    The others' residuals and one more of 0 are the baseline, as the others' returns are in RLOO:
+    The others' residuals and one more of 0 are the baseline, as the others' returns are in RLOO.
     M_0 counts as much as one rollout, so that few rollouts do not add noise. Returns [1, 0] with
-    M_0 = 0.5 and Δ = [[0.5, 0], [−0.25, 0]]: e = 0 and −0.25, and the advantages are
-    [0.5 + 0.125, 0.125] and [−0.25 − 0.25, −0.25].
+    M_0 = 0.5 and Δ = [[0.5, 0], [−0.25, 0]]: e = 0 and −0.25, and the advantages are [0.5 + 0.125,
+    0.125] and [−0.25 − 0.25, −0.25].
     """
 
     fed_by = "posterior"

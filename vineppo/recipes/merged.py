@@ -14,13 +14,13 @@ from vineppo.types import StepSpan
 
 @dataclass(frozen=True)
 class MergedSegmenter(Segmenter):
-    """The steps of `segmenter`; one whose tokens all had more than `max_prob` joins the next.
+    """The steps of `segmenter`; one with more than `max_prob` on all tokens joins the next.
 
-    Such a step decided nothing, so that the value after it is hardly another than before it,
-    |V(s_{i+1}) − V(s_i)| ≤ 1 − Π π for rewards in [0, 1], and the state after it needs no
-    continuations of its own. It joins the step *after* it: the tokens before a boundary say whether
-    the boundary stays, and differences of values are unbiased as they are for `segmenter`. Joining
-    the step before it would look ahead, as cutpoints do.
+    Such a step decided nothing: the value hardly changes, |V(s_{i+1}) − V(s_i)| ≤ 1 − Π π for
+    rewards in [0, 1]. So the state after it needs no continuations. It joins the step *after* it:
+    the tokens before a boundary say whether the boundary stays, and differences of values are
+    unbiased as they are for `segmenter`. Joining the step before it would look ahead, as cutpoints
+    do.
 
     With 0.9, steps of two tokens and probabilities 1, 0.4, 1, 1, 0.4, 1 the second joins the third.
     """

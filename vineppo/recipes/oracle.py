@@ -16,10 +16,10 @@ from vineppo.values.predictor import ValuePredictor
 class Oracle(ValuePredictor):
     """The probability that the rest comes out right, of known p_f: `Demonstrator.value`.
 
-    p_f is the share of right results where a rollout met the hard fact f and it counted, in
-    *earlier* iterations, so that no rollout's own return is in its baseline. A count is worth half
-    after `half_life` iterations; the demonstrator's probability counts as `PRIOR` results. What
-    error it has in p_f is shared by all states before f, and cancels in their differences.
+    p_f is the share of right results where a rollout met the hard fact f and it counted. Only
+    *earlier* iterations count, so no rollout's own return is in its baseline. A count is worth half
+    after `half_life` iterations; the demonstrator's probability counts as `PRIOR` results. All
+    states before f share the error in p_f, which cancels in their differences.
     """
 
     PRIOR = 4.0

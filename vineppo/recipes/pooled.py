@@ -4,26 +4,26 @@
     J = {j ≠ i of the problem: the response of j begins with the tokens before s}
 
 with the K returns r_k of the predictor `of` at s, and the rewards R_j. The rollouts of a problem
-are a tree of prefixes; TEMPO (arXiv:2509.18314) takes the mean reward of all rollouts below a node
-for its value, and RTMC (arXiv:2604.11037) that of rollouts that share a state. Here the rollout's
-own reward stays out, and the continuations come in.
+are a tree of prefixes. TEMPO (arXiv:2509.18314) values a node by the mean reward of all rollouts
+below it, RTMC (arXiv:2604.11037) by the mean reward of rollouts that share a state. Here the
+rollout's own reward stays out, and the continuations come in.
 
 What may be pooled at s, and what not:
 
 - R_j of another rollout that passes s: given that it does, what it does from s on is a sample of
   the policy, independent of rollout i. Also where it happens to take i's action a: leaving out
   those that do, or taking them alone, would make the baseline depend on a.
-- The continuations from s itself. Where identical prefixes are kept "separate", those of every
-  rollout that passes s; "share" has them in one list already.
+- The continuations from s itself. With "separate" identical prefixes, those from every rollout that
+  passes s; "share" has them in one list already.
 - Not R_i, nor the continuations of later states of rollout i: they follow from a.
 - Not the continuations of later states of another rollout j: they are samples given j's path and
-  not given s. (Those of the first state after s together would be, as j's step there is the
-  policy's; they are not used.)
+  not given s. Those of the first state after s together would be, as j's step there is the
+  policy's; they are not used.
 
-Unbiased in both of its roles where step starts follow from the tokens before them: given s, every
-return that is pooled has the mean V(s), how many there are follows from prefixes alone, and none
-depends on a. So V̂(s_{i+1}) is an unbiased Q̂(s_i, a_i) and V̂(s_i) a baseline, and `vine` on these
-values has an unbiased gradient, as on Monte-Carlo values.
+It is unbiased in both roles where step starts follow from the tokens before them. Given s, every
+pooled return has the mean V(s), their number follows from prefixes alone, and none depends on a. So
+V̂(s_{i+1}) is an unbiased Q̂(s_i, a_i) and V̂(s_i) a baseline, and `vine` on these values has an
+unbiased gradient, as on Monte-Carlo values.
 
 Cost: none beyond what `of` samples; nothing is trained.
 """

@@ -5,10 +5,9 @@ By Bayes' rule the value of a 0/1 reward grows with every token by one factor,
     V(s_{t+1}) / V(s_t) = π(a_t | s_t, success) / π(a_t | s_t) = ρ_t
 
 so that a small model of the *posterior policy* π(· | s, success) is a value of every state. It is
-fitted to nothing but the rewards of earlier rollouts, and where the policy is sure of a token it
-can say nothing: values change only where something was decided. And as Σ_a π(a) ρ(a) = 1, they are
-a martingale under the policy, however badly they are fitted: what `recipes/martingale.py` asks
-for.
+fitted to nothing but the rewards of earlier rollouts. It can say nothing where the policy is sure
+of a token: values change only where something was decided. As Σ_a π(a) ρ(a) = 1, they are a
+martingale under the policy, however badly they are fitted: what `recipes/martingale.py` asks for.
 """
 
 import math
@@ -94,8 +93,8 @@ class Posterior(LearnedFromChoices):
     Without the bound the values are the products of ratios; with it, too, E[Δ_u | s_u] = 0.
 
     Source: implicit process rewards (arXiv:2412.01981) read a reward as a sum of log-ratios of
-    whole models; here the ratios are of values, their model is a layer on the policy's own states,
-    and the differences are used as a control variate.
+    whole models. Here the ratios are of values, and their model is a layer on the policy's own
+    states. The differences are a control variate.
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,12 @@
 """Values of a critic that sees the true answer, as nothing that the policy does changes it.
 
-A choice is compared with the token of the answer that a pointer looks up at its place: one rule
-for all problems, where without the answer it must be found for each fact which choice is right.
-Where to look needs no reward: at what the policy is about to say. What a miss costs takes five
-numbers, learned from a few dozen rewards. It serves as far as the answer carries results of the
-way; of a single number it knows the last choices alone.
+A choice is compared with the token of the answer that a pointer looks up at its place. That is one
+rule for all problems; without the answer, the right choice must be found for each fact. The pointer
+needs no reward: it follows what the policy is about to say. The cost of a miss takes five numbers,
+learned from a few dozen rewards. It serves as far as the answer carries results of the way; of a
+single number it knows the last choices alone.
 
-A critic that knows more than the policy while training is an asymmetric one (arXiv:1710.06542); a
+A critic that knows more than the policy while training is an asymmetric one (arXiv:1710.06542). A
 baseline may depend on all that is independent of the action given the state (arXiv:1506.02438).
 """
 
@@ -44,7 +44,7 @@ class Pointer(ChoiceModel):
     A miss is another token than the answer's y_j that is looked at,
 
     by a pointer network (arXiv:1506.03134) with a sentinel (arXiv:1609.07843). E[Σ m] is the sum of
-    those so far and, for the steps to come, of those that the policy expected there in the
+    those so far and of those expected in the steps to come. The policy expected these there in the
     problem's other rollouts, which this rollout's choices do not change.
     """
 

@@ -1,32 +1,32 @@
 """A probe: a state's value by a small network on how sure the policy was on its way there.
 
-Of the state s before a step, with π's log-probabilities and exact entropies (nats) of the tokens
+Take the state s before a step, with π's log-probabilities and exact entropies (nats) of the tokens
 before it, and m the mean reward of the problem's other rollouts:
 
     x(s) = m, steps, tokens, Σ log π, min log π, Σ H, max H        `features` "uncertainty"
          = m and the policy's last hidden state                    "hidden"; "both": all of them
     V(s) = σ(wᵀ relu(W (x − μ)/ς + b) + c)
 
-fitted by binary cross-entropy to returns within [0, 1]: those of the continuations that `of`
-sampled at s, if any (`of` null: none), and the rollout's reward, which is one return more from each
-of its states.
-They are of this iteration and of the `replay_iterations` before it, with the features they had.
+fitted by binary cross-entropy to returns within [0, 1]. These come from the continuations that `of`
+sampled at s, if any (`of` null: none). The rollout's reward joins, as one return more from each of
+its states. They are of this iteration and of the `replay_iterations` before it, with the features
+they had.
 
-With `crossed` it is POISE's: what the other rollouts looked like in the end says what the prompt is
-worth. Each rollout is one row, x of its last state without m, whose return is the mean reward of
-the problem's others; the value of all of a rollout's states is the mean of V over the others' rows.
+With `crossed` it is POISE's: the ends of the other rollouts say what the prompt is worth. Each
+rollout is one row: x of its last state without m, and as return the mean reward of the problem's
+others. The mean of V over the others' rows is the value of all of a rollout's states.
 
 Sources: probes on the policy, and crossed rollouts, POISE (arXiv:2605.07579); cross-fitting,
 Chernozhukov et al. 2018 (arXiv:1608.00060).
 
 When is the gradient unbiased? V is a fair baseline. The iteration's problems are split into
-`num_folds`; a fold's values come from a fit to the other folds and to earlier iterations, which are
-independent, given the policy, of all that the fold's rollouts do. A split by rollouts would not be
+`num_folds`. A fold's values come from a fit to the other folds and to earlier iterations. Given the
+policy, these are independent of all that the fold's rollouts do. A split by rollouts would not be
 enough: siblings share states, and by an action a rollout decides which of them it has sampled. m is
-of the siblings alone, and the other features are of tokens before s (`crossed`: of the siblings
-alone, and no step is told from another). So `gae` with `level` "step"
-and γ = λ = 1, and `doubly_robust`, are unbiased. As Q̂ (`vine`) V is biased as far as it is wrong.
-With one fold, or one problem, the values come from earlier iterations alone.
+of the siblings alone, and the other features are of tokens before s. With `crossed` they are of the
+siblings alone, the same for all steps. So `gae` with `level` "step" and γ = λ = 1, and
+`doubly_robust`, are unbiased. As Q̂ (`vine`) V is biased as far as it is wrong. With one fold, or
+one problem, the values come from earlier iterations alone.
 
 Cost: no tokens but those that `of` samples, and nothing of the policy is trained; of the pass that
 it makes anyway, the entropies. `num_steps` of Adam on `batch_size` states, for 2 · `num_folds` + 1
@@ -237,10 +237,10 @@ class Probe(ValuePredictor):
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
         """Fits what values the next iteration.
 
-        `error` is the squared error of the values to this iteration's returns, `error_earlier` that
-        of the fit to earlier iterations alone and `error_new` that of crossed fits to this one
-        alone: old returns are stale where they do worse than new ones, or `drift`, the mean of what
-        was returned beyond the earlier fit's values, is far from 0.
+        `error` is the squared error of the values to this iteration's returns. `error_earlier` is
+        for the fit to earlier iterations alone, `error_new` for crossed fits to this one alone. Old
+        returns are stale where they do worse than new ones. They are also stale where `drift`, the
+        mean of what was returned beyond the earlier fit's values, is far from 0.
         """
         states = self._states(rollouts)
         fold_N = self._fold_of_states(rollouts)

@@ -96,7 +96,7 @@ class RewardModelScorer:
     def submit(
         self, prompt_ids: Sequence[int], response_ids: Sequence[int], verdict: Future[float]
     ) -> Future[float]:
-        """The reward of a response whose verifier's reward is `verdict`."""
+        """The reward of a response with the verifier's reward `verdict`."""
         reward = _Reward(self)
         sequence = scored_sequence(prompt_ids, response_ids, self._pad_id)
         self._waiting.append((sequence, verdict, reward))

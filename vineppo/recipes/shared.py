@@ -106,7 +106,7 @@ class SharedValueHead(ValuePredictor):
         return self._critic.coef, loss
 
     def save_hf(self, directory: Path) -> None:
-        """A classifier of its own around the backbone, which is written a second time."""
+        """A separate classifier around the backbone, which is written a second time."""
         from transformers import AutoModelForSequenceClassification
 
         policy = self._policy

@@ -1,24 +1,24 @@
 """Monte-Carlo values drawn towards what is known without them, as far as their noise asks for it.
 
-With x_i the mean of the K returns at state s_i, σ² the variance of one return within a state, and
-m the mean reward of the problem's other rollouts, `toward` says what they are drawn to:
+Let x_i be the mean of the K returns at state s_i and σ² the variance of one return within a state.
+Let m be the mean reward of the problem's other rollouts. `toward` says what they are drawn to:
 
     "siblings"    V̂_i = w x_i + (1 − w) m,    w = K τ² / (K τ² + σ²)
 
-the linear combination of least squared error, as x_i has the variance σ²/K and m the squared error
-τ² = E[(V(s) − m)²] (James and Stein 1961; Efron and Morris 1973: empirical Bayes), and
+the linear combination of least squared error: x_i has the variance σ²/K and m the squared error τ²
+= E[(V(s) − m)²]. It is empirical Bayes (James and Stein 1961; Efron and Morris 1973). The other:
 
     "previous"    V̂_{i|i−1} = V̂_{i−1}, P_{i|i−1} = P_{i−1} + q²           (before s_0: m and τ₀²)
                   g = P_{i|i−1} / (P_{i|i−1} + σ²/K)
                   V̂_i = V̂_{i|i−1} + g (x_i − V̂_{i|i−1}),  P_i = (1 − g) P_{i|i−1}
 
-Kalman's filter (1960) along the rollout. A value is a martingale under the policy, so that a random
-walk with steps of variance q² = E[(V(s_{i+1}) − V(s_i))²] is its model; that all steps and states
-have the same variances is an approximation.
+Kalman's filter (1960) along the rollout. A value is a martingale under the policy, so its model is
+a random walk with steps of variance q² = E[(V(s_{i+1}) − V(s_i))²]. Equal variances for all steps
+and states are an approximation.
 
 The variances are moments of the iteration's rollouts *of other problems*: no return of a problem
-chooses a weight in it. σ² is measured on a state's K returns and the reward of its rollout, which
-is one return more of the policy from there, so that K = 1 will do:
+chooses a weight in it. σ² is measured on a state's K returns and the reward of its rollout. The
+reward is one return more of the policy from there, so that K = 1 will do:
 
     τ² = mean (x − m)² − σ² mean 1/K,     τ₀² the same over the states s_0
     q² = mean (x_{i+1} − x_i)² − σ² mean (1/K_i + 1/K_{i+1}),     none below 0
@@ -27,11 +27,11 @@ A problem alone in its iteration, or others without variance, have σ² = τ² =
 K/(K + 1).
 
 When is the gradient unbiased? As a baseline V̂_i may stand in both modes: x_0 … x_i, m and the
-weights are independent of the action at s_i given s_i. As Q̂ it is biased: its mean given s_{i+1} is
-not V(s_{i+1}). `gae` with `level` "step" and γ = λ = 1 has R − V̂_i and an unbiased gradient. `vine`
-has V̂_{i+1} − V̂_i and a biased one: with "siblings" and one K for all states the mean of a step's
-advantage is w (V(s_{i+1}) − V(s_i)), the true one made smaller, and only the last step, whose Q̂ is
-the reward, has the whole of it. The advantages still sum to R − V̂_0.
+weights are independent of the action at s_i given s_i. As Q̂ it is biased: its mean given s_{i+1}
+is not V(s_{i+1}). `gae` with `level` "step" and γ = λ = 1 has R − V̂_i and an unbiased gradient.
+`vine` has V̂_{i+1} − V̂_i and a biased one. With "siblings" and one K for all states the mean of a
+step's advantage is w (V(s_{i+1}) − V(s_i)), the true one made smaller. Only the last step has the
+whole of it, as its Q̂ is the reward. The advantages still sum to R − V̂_0.
 
 Cost: none beyond what `of` samples; nothing is trained.
 """
@@ -69,7 +69,7 @@ class Variances:
 
 
 def sums_of(returns_S: Sequence[StateValue], reward: float, siblings: float) -> np.ndarray:
-    """Terms of the variances, for a rollout whose siblings have the given mean reward.
+    """Terms of the variances, for a rollout with the siblings' mean reward `siblings`.
 
     [3, 4]: counts, sums of squares, and how often σ² is in these by the noise of means; a column
     each for σ², τ², τ₀² and q². States with returns (1, 0), (0, 0), reward 0 and siblings 0: counts

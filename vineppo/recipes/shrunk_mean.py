@@ -1,22 +1,22 @@
 """A problem's mean reward, drawn towards that of the other problems: a shrinkage baseline.
 
-With m the mean reward of the problem's n − 1 other rollouts and c the mean over P other problems,
-the iteration's and those of the `replay_iterations` before it, of their mean rewards:
+Let m be the mean reward of the problem's n − 1 other rollouts. Let c be the mean over P other
+problems, the iteration's and those of the `replay_iterations` before it, of their mean rewards:
 
     V(s) = m + λ (c − m),    λ = a/(a + b)       at every state of the rollout
     a = σ²/(n − 1),  b = τ² + s²/P               the squared errors of m and of c
 
-the linear combination of least squared error (James and Stein 1961; for baselines Zeng et al. 2025,
-arXiv:2511.03710, which has no replay). All three variances are moments of the *other problems*'
-rewards: σ² the mean of their sample variances, s² the sample variance of their means,
-τ² = max(0, s² − mean σ²/n), which is how far problems differ. Of few problems these moments are so
-poor that λ may do harm: with fewer than 12 others V = m. What is left of m's squared error is
-little where problems are alike, most where their chances of success are spread from 0 to 1, and all
+the linear combination of least squared error (James and Stein 1961). Zeng et al. 2025
+(arXiv:2511.03710) use it for baselines, without replay. All three variances are moments of the
+*other problems*' rewards. σ² is the mean of their sample variances and s² the sample variance of
+their means. τ² = max(0, s² − mean σ²/n) is how far problems differ. A few problems' moments are so
+poor that λ may do harm: with fewer than 12 others V = m. Little of m's squared error is left where
+problems are alike. Most is left where their chances of success are spread from 0 to 1, and all
 where each is nearly always or never solved (`tests/recipes/test_shrunk_mean.py` simulates it).
 
 As a baseline it leaves the gradient unbiased: m is of the problem's other rollouts, c and λ are of
 other problems and of earlier iterations. RLOO's m costs n/(n − 1) of the noise that the problem's
-true mean would leave; this gives a part of it back, for nothing.
+true mean would leave; this gives a part of it back at no cost.
 """
 
 from collections import deque
@@ -38,8 +38,8 @@ Rewards = list[list[float]]  # of an iteration's rollouts, by problem
 def shrinkage(rewards_PG: Sequence[Sequence[float]], first: int = 0) -> tuple[Any, Any]:
     """λ and c of the problems from `first` on, each by the rewards of all others, [P − first].
 
-    Of [1, 0], the others being [1, 0], [1, 1] and [0, 0]: σ² = 1/6, c = 1/2, s² = 1/4,
-    τ² = 1/4 − 1/12, b = 1/6 + 1/12 and a = 1/6, so that λ = 2/5. Of a lone rollout λ = 1.
+    Rewards [1, 0], the others being [1, 0], [1, 1] and [0, 0]: σ² = 1/6, c = 1/2, s² = 1/4,
+    τ² = 1/4 − 1/12, b = 1/6 + 1/12 and a = 1/6, so that λ = 2/5. A lone rollout has λ = 1.
     """
     counts_P = np.array([len(rewards_G) for rewards_G in rewards_PG], float)
     means_P = np.array([np.mean(rewards_G) for rewards_G in rewards_PG])
@@ -60,7 +60,7 @@ def shrinkage(rewards_PG: Sequence[Sequence[float]], first: int = 0) -> tuple[An
 
 
 class ShrunkMean(GroupMean):
-    """The mean reward of a problem's other rollouts, shrunk to that of the other problems."""
+    """The mean reward of a problem's other rollouts, shrunk to the other problems' mean."""
 
     @dataclass(frozen=True)
     class Config(PredictorConfig):

@@ -12,9 +12,9 @@ levels. At each step it stays with probability 1 − c and is drawn from ρ anew
     `direction` "causal"  V̂_i = E[θ_i | returns at s_0 … s_i]     = Σ_θ θ α_i / Σ_θ α_i
     `direction` "both"    V̂_i = E[θ_i | returns at s_0 … s_{S−1}] = Σ_θ θ α_i β_i / Σ_θ α_i β_i
 
-A few steps decide and the others change nothing: then neighbouring states have one value, and the
-K returns of each tell of all. The model is not quite right (a value is a martingale, a draw from ρ
-is not; nor is any one c), so that its values have a bias, for less variance.
+A few steps decide and the others change nothing: then neighbouring states have one value, and the K
+returns of each tell of all. The model is not quite right: a value is a martingale, but a draw from
+ρ is not, nor is any one c. So its values have a bias, for less variance.
 
 When is the gradient unbiased? In A_i = Q̂(s_i, a_i) − b(s_i), b must not depend on a_i given s_i,
 and Q̂ must have the mean Q(s_i, a_i) given both.
@@ -24,7 +24,7 @@ and Q̂ must have the mean Q(s_i, a_i) given both.
   away some of what the action gained.
 - V̂_{i+1} of either is no unbiased Q̂: it draws V(s_{i+1}) towards values before (and after) it.
 
-So `gae` with `level` "step" and γ = λ = 1, whose Q̂ is the reward, has an unbiased gradient on
+So `gae` with `level` "step" and γ = λ = 1, with the reward as Q̂, has an unbiased gradient on
 "causal" values. `vine` takes a value in both roles and has a biased one on either.
 
 Cost: none beyond what `of` samples; nothing is trained.
@@ -42,10 +42,10 @@ from vineppo.types import Rollout, StateValue
 from vineppo.values.predictor import ValuePredictor
 
 LEVELS = np.linspace(0.0, 1.0, 21)
-# Mass of Beta(1/2, 1/2), whose distribution function is 2/π · arcsin √x, in the cells.
+# Mass of Beta(1/2, 1/2) in the cells. Its distribution function is 2/π · arcsin √x.
 _EDGES = np.array([0.0, *(LEVELS[1:] + LEVELS[:-1]) / 2, 1.0])
 PRIOR = np.diff(np.arcsin(np.sqrt(_EDGES))) * 2 / math.pi
-# 0 and 1 stand for never and always: a single return that says otherwise rules them out.
+# 0 and 1 stand for never and always: a single return to the contrary rules them out.
 _LOG_RIGHT, _LOG_WRONG = (np.log(np.maximum(p, 1e-300)) for p in (LEVELS, 1 - LEVELS))
 
 
@@ -93,7 +93,7 @@ class Smoothed(ValuePredictor):
     @dataclass(frozen=True)
     class Config(ReturnsReader):
         change: Fraction = 0.2  # the probability that a step changes the value
-        # Whether the states up to it are looked at, or later ones too.
+        # A value looks at the states up to its own, or at later ones too.
         direction: Literal["causal", "both"] = "causal"
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:

@@ -66,7 +66,7 @@ class _Row:
 
 
 class TransformersEngine:
-    """`Engine` on the forward pass of a transformers model with a copy of the weights of its own.
+    """`Engine` on the forward pass of a transformers model with a separate copy of the weights.
 
     A step is one pass that feeds every running row its last token and samples the next. Finished
     rows leave, waiting ones join; rows that join together behind one prefix have it computed once.
@@ -185,14 +185,14 @@ class TransformersEngine:
         pending = sorted(new, key=len)
         self._running += [row for ids in pending for row in new[ids]]
         while pending:
-            # As many as have at most so many tokens with their padding; one always fits.
+            # As many as the limit of tokens allows with their padding; one always fits.
             padded = [count * len(ids) for count, ids in enumerate(pending, start=1)]
             end = max(1, bisect_right(padded, self._config.max_num_batched_tokens))
             self._prefill(pending[:end], [len(new[ids]) for ids in pending[:end]])
             del pending[:end]
 
     def _prefill(self, prefixes: Sequence[tuple[int, ...]], counts: Sequence[int]) -> None:
-        """Adds `counts` rows with the keys and values of each prefix but for its last token."""
+        """Adds `counts` rows with the keys and values of each prefix except its last token."""
         width = max(1, len(prefixes[-1]) - 1)
         ids_GT = torch.zeros(len(prefixes), width, dtype=torch.long)
         is_held_GT = torch.zeros(len(prefixes), width, dtype=torch.bool)
@@ -304,10 +304,10 @@ def sample_tokens(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Token ids and their log-probabilities after temperature and top_p (nats), each [B].
 
-    The token is the first id whose cumulative probability exceeds u: up to rounding a function of
-    its row and of u, whatever else is in the batch; of a greedy row the likeliest. Probabilities
-    (0.5, 0.3, 0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63 gives id 1 and
-    ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
+    The token is the first id with a cumulative probability above u. Up to rounding it is a function
+    of its row and of u, whatever else is in the batch. A greedy row gets its likeliest id.
+    Probabilities (0.5, 0.3, 0.2) with top_p 0.7 keep two ids at (0.625, 0.375), so that u = 0.63
+    gives id 1 and ln 0.375. Without `top_ps_B` all are 1, without `is_greedy_B` no row is greedy.
     """
     rows = chunk_rows(logits_BV.shape[1], logits_BV.device)
     if len(logits_BV) > rows:
@@ -337,10 +337,11 @@ def _at(x_BN: torch.Tensor, index_B: torch.Tensor) -> torch.Tensor:
 
 
 def _drawn(logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
-    """The first ids whose cumulative probability exceeds u, [B].
+    """The first ids with a cumulative probability above u, [B].
 
-    Of √V pieces the one that u falls into, then its id: one sum over 150,000 probabilities would
-    move the bounds between ids by 1e-5 in float32, and take a third of a CPU's step in float64.
+    It finds the one of √V pieces that u falls into, then the id. One sum over 150,000 probabilities
+    would move the bounds between ids by 1e-5 in float32. In float64 it would take a third of a
+    CPU's step.
     """
     num_ids = logprobs_BV.shape[1]
     size = math.isqrt(num_ids - 1) + 1
@@ -352,12 +353,12 @@ def _drawn(logprobs_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
     ids_BI = piece_B1 * size + torch.arange(size, device=piece_B1.device)
     probs_BI = probs_BV.gather(1, ids_BI.clamp(max=num_ids - 1))
     index_B1, _ = _found(probs_BI.masked_fill_(ids_BI >= num_ids, 0.0), share_B1)
-    # Of logits that are NaN or +∞ every sum is NaN: the last id, whose log-probability says so.
+    # Logits that are NaN or +∞ make every sum NaN: the last id; its log-probability says so.
     return ids_BI.gather(1, index_B1).squeeze(1).clamp(max=num_ids - 1)
 
 
 def _found(weights_BN: torch.Tensor, share_B1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The index at `share` of the weights' sum, and at which share of its own weight, [B, 1]."""
+    """The index at `share` of the weights' sum, and the share within its weight, [B, 1]."""
     weights_BN = weights_BN.double()
     sums_BN = weights_BN.cumsum(-1)
     target_B1 = share_B1 * sums_BN[:, -1:]
@@ -370,11 +371,11 @@ def _found(weights_BN: torch.Tensor, share_B1: torch.Tensor) -> tuple[torch.Tens
 
 
 def nuclei(logprobs_BV: torch.Tensor, top_ps_B: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """log π renormalised over each row's nucleus, −∞ outside, of the ids beside it, ascending.
+    """log π renormalised over each row's nucleus, −∞ outside, and its ids, ascending.
 
     Both [B, K]. The nucleus is the smallest set of likeliest ids with a mass of at least top_p, of
     equal ones at its edge the lower; of 1, all. K is V where the likeliest ids of a row are not
-    enough alone, and on a GPU, whose queue would run empty at that question.
+    enough alone, and on a GPU: that question would let its queue run empty.
     """
     top_ps_B1 = top_ps_B[:, None]
     held_BK, ids_BK = logprobs_BV, torch.arange(logprobs_BV.shape[1], device=logprobs_BV.device)

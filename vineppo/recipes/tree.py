@@ -3,7 +3,7 @@
 Segment Policy Optimization (arXiv:2505.23564). Every node has `branching[level]` children; a level
 is `tokens_per_level` tokens, the last one the rest of the budget. Rollout i of the G of a problem
 is leaf i, so that the leaves below a node stand together. A response that ends above the last level
-stands for all leaves that it would have had, in copies: means over leaves are then means of the
+stands, in copies, for all leaves that it would have had. Means over leaves are then means of the
 children, and the mean reward is the policy's.
 """
 
@@ -126,12 +126,11 @@ class TreeCredit(Credit):
         stream: tuple[int | str, ...],
         done: Callable[[Rollout], None] = lambda _: None,
     ) -> PendingRollouts:
-        """Queues a tree of responses of every prompt, whose leaves are the rollouts.
+        """Queues a tree of responses of every prompt; its leaves are the rollouts.
 
         A node's children are queued as soon as it is there. A response that ends above the last
-        level is graded once and becomes as many rollouts as a node there has leaves. The random
-        numbers of child k of a node are those of (*stream, problem id, level, the node's first
-        leaf, k).
+        level is graded once and becomes as many rollouts as a node there has leaves. Child k of a
+        node has the random numbers of (*stream, problem id, level, the node's first leaf, k).
         """
         pending, below = PendingRollouts(), self.leaves_below()
 

@@ -4,12 +4,12 @@
          = σ((w_yes − w_no)ᵀ h)
 
 with h the last hidden state after the question and w the rows of the model's output matrix. So it
-is a value model whose head starts as w_yes − w_no: before any training it is the zero-shot prompt,
-and as a critic it learns by cross-entropy from the reward (a language model that says how likely
-it is right: P(True), arXiv:2207.05221).
+is a value model with a head that starts as w_yes − w_no: before any training it is the zero-shot
+prompt. As a critic it learns by cross-entropy from the reward. A language model that says how
+likely it is right: P(True), arXiv:2207.05221.
 
 As a baseline it is fair: it looks at the state alone. As Q̂ it is biased as far as it is wrong. Each
-state passes as a sequence of its own: about S/2 responses a rollout, with the gradient three times
+state passes as a separate sequence: about S/2 responses a rollout, with the gradient three times
 that. Nothing is sampled.
 """
 
@@ -191,9 +191,9 @@ class Question:
             raise UserError(f"config: {key}.no must be another token than {key}.yes")
 
     def start(self, value_model: Any, config: TrainConfig) -> None:
-        """Makes the head w_yes − w_no, but for a classifier's, which was trained.
+        """Makes the head w_yes − w_no, except a classifier's, which was trained.
 
-        Raises `UserError` for a model whose logits are not the products with these rows alone.
+        Raises `UserError` for a model with logits that are not the products with these rows alone.
         """
         path = self._critic.path or config.model.path
         if (value_model.config.architectures or [""])[0].endswith("ForSequenceClassification"):

@@ -64,7 +64,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def describe_source(root: Path) -> dict[str, Any] | None:
-    """Commit and dirtiness of the git checkout whose top is `root`; None without one."""
+    """Commit and dirtiness of the git checkout with the top `root`; None without one."""
 
     def git(*arguments: str) -> str | None:
         command = ["git", "-C", str(root), *arguments]

@@ -126,7 +126,7 @@ def schema_of(kind: str, rows: Sequence[dict[str, Any]]) -> pa.Schema:
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:
-    """Writes `rows`, whose keys must be the columns of `schema` (`ValueError`)."""
+    """Writes `rows`; their keys must be the columns of `schema` (`ValueError`)."""
     for row in rows:  # pyarrow fills a missing column with nulls, and drops an unknown one
         if row.keys() != set(schema.names):
             raise ValueError(f"{path.name}: columns must be {schema.names}, got {list(row)}")

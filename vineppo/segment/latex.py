@@ -43,8 +43,8 @@ def formulas(text: str) -> list[Formula]:
     """The outermost formulas, in order: `$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]`, environments, [asy].
 
     A delimiter without its partner is text. So is a `$` that must be a currency sign: no formula
-    runs over a blank line, ends right before a digit ("$5 and $7"), or begins with a digit and ends
-    with a blank ("$7. Then $x$").
+    runs over a blank line or ends right before a digit ("$5 and $7"). None begins with a digit and
+    ends with a blank ("$7. Then $x$").
 
     >>> [(f.start, f.end) for f in formulas("If $x=1$ then \\\\(y\\\\).")]
     [(3, 8), (14, 19)]

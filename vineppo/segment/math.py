@@ -36,7 +36,7 @@ _NUMBERING = re.compile(
 
 
 def cuts(text: str, max_formula_chars: int) -> list[int]:
-    """Positions at which a step begins, ascending, never at 0.
+    """Positions where a step begins, ascending, never at 0.
 
     1. After a run of newlines outside formulas.
     2. After `.`, `?` or `!` that ends a sentence, before the blank that follows; not in decimals,
@@ -139,7 +139,7 @@ def _window(text: str, start: int, end: int) -> str:
 
 
 def _formula_cuts(text: str, formula: Formula, max_chars: int) -> list[int]:
-    """Where a long formula is cut: at line ends, and in long lines at relation signs."""
+    """Cuts of a long formula: at line ends, and in long lines at relation signs."""
     if formula.end - formula.start <= max_chars:
         return []
     places: list[int] = []

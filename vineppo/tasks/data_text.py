@@ -33,7 +33,7 @@ def as_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> str:
     masked = text
     for place, (_, token) in enumerate(special):
         masked = masked.replace(token.content, chr(_MASK + place))
-    # What no token is for may become <unk>, which is also a special token.
+    # Text without a token may become <unk>, which is also a special token.
     named = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
     control = {i for i, _ in special if i != tokenizer.unk_token_id or i in named}
     found = tokenizer(masked, add_special_tokens=False)["input_ids"]

@@ -127,7 +127,7 @@ NO_UNIT = re.compile(
 
 
 def closing_braces(text: str) -> dict[int, int]:
-    """Where each brace that closes does so, by where it opens; escaped braces do not count."""
+    """The end of each closed brace, by its start; escaped braces do not count."""
     closing: dict[int, int] = {}
     opened: list[int] = []
     for token in _ESCAPE_OR_BRACE.finditer(text):

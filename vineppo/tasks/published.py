@@ -75,8 +75,8 @@ class Gsm8kTask(PublishedTask):
 class MathTask(PublishedTask):
     """MATH (Hendrycks et al. 2021, arXiv:2103.03874): competition problems, the answer in a box.
 
-    The split is that of PRM800K (Lightman et al. 2023, arXiv:2305.20050) and of the VinePPO paper:
-    500 test problems, drawn from the original 5,000, and all other 12,000 to train on.
+    The split follows PRM800K (Lightman et al. 2023, arXiv:2305.20050) and the VinePPO paper: 500
+    test problems, drawn from the original 5,000, and all other 12,000 to train on.
     """
 
     @staticmethod

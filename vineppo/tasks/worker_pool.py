@@ -2,7 +2,7 @@
 
 Algebra on a model's output (`10^{10^{10}}`) hangs; only killing the process is sure to end it. One
 thread owns each worker and replaces it, so that killing one cannot stall the others. Functions run
-without files and network (`sandbox.py`), but for a user's, which may need them.
+without files and network (`sandbox.py`), except a user's, which may need them.
 
 The workers are fresh interpreters (`python -m vineppo.tasks.worker_pool`): a fork would copy a
 process with CUDA and threads. Each imports math-verify once and forks a child that evaluates, so
@@ -70,7 +70,7 @@ class WorkerPool:
         """The function's value at `args`.
 
         The future raises TimeoutError past the limit of processor time, or ten times as much
-        wall-clock time; EvaluationError, also past the memory limit; WorkerDiedError;
+        wall-clock time. It raises EvaluationError, also past the memory limit; WorkerDiedError;
         PoolClosedError; and RuntimeError if the worker could not be started.
         """
         return self._threads.submit(self._evaluate, args)

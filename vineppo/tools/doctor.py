@@ -12,7 +12,7 @@ import psutil
 from vineppo.run_dir.environment import describe_environment
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
-# A policy whose weights all train, on one device: 24 bytes a parameter in the optimizer's step,
+# A policy with all weights training, on one device: 24 bytes a parameter in the optimizer's step,
 # reference and engine (docs/scaling.md), and as much again for activations and the engine's cache.
 BYTES_A_PARAMETER = 48
 # Shipped configs by the parameters of their models, in billions.

@@ -1,7 +1,7 @@
 """`vineppo push RUN --to PLACE`: a run's models with a model card, for others.
 
     config.json  model.safetensors  tokenizer…     the policy, as transformers loads it
-    critic/  adapter/  …                           what else the run saved beside it
+    critic/  adapter/  …                           what else the run saved
     README.md                                      the model card
     run/config.json  run/metrics.jsonl  run/evaluations/  run/own_files.json
 

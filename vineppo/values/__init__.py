@@ -28,5 +28,5 @@ def predictors_at(config: TrainConfig, directory: Path | None) -> list[ValuePred
 
 
 def feeding_predictor(config: TrainConfig) -> str | None:
-    """The name of the predictor whose values the credit estimator takes, if any."""
+    """The name of the predictor that feeds the credit estimator, if any."""
     return config.values.credit or config.credit.fed_by

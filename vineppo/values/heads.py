@@ -148,7 +148,7 @@ def load_classifier(
 ) -> Any:
     """The model at `path` as a classifier with one label, with its own head or else a new one.
 
-    Precision and attention are those of `form`, and `key` is the path's. Raises `UserError` for
+    Precision and attention come from `form`, and `key` is the path's. Raises `UserError` for
     several labels and, if `head_init` is None, for a model without a head.
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification

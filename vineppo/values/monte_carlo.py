@@ -62,7 +62,7 @@ class MonteCarlo(SampledValues):
         rollout.returns_S[self.name] = tuple(values_S)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:  # noqa: ARG002
-        """Updates the scale by which some kinds of states are chosen."""
+        """Updates the scale that chooses some kinds of states."""
         if self._states is None:
             return {}
         mean = self._states.mean_chance(rollouts, self._scale)

@@ -36,7 +36,7 @@ class Draws:
 class SampledValues(ValuePredictor):
     """V(s) = the mean number of `num_samples` draws at s; subclasses define `draw`.
 
-    Each predictor of a run has random numbers of its own, by `stream_name`.
+    Each predictor of a run has its own random numbers, by `stream_name`.
     """
 
     is_sampled = True
@@ -45,7 +45,7 @@ class SampledValues(ValuePredictor):
     samples_all = True  # states; False: only those of `sampled_steps`
 
     def sampled_steps(self, rollout: Rollout, iteration: int) -> Collection[int]:  # noqa: ARG002
-        """The steps whose states before them are sampled; must not look at the reward."""
+        """The steps with a sampled state before them; must not look at the reward."""
         return range(len(rollout.spans_S))
 
     def draw(self, sampler: Sampler, asked: Draws) -> None:

@@ -28,7 +28,7 @@ from vineppo.values.predictor import ValuePredictor
 
 
 class ValueModel(ValuePredictor):
-    """V(s) by a pass of a classifier of its own over the rollouts, as it sees them."""
+    """V(s) by a pass of a separate classifier over the rollouts, as it sees them."""
 
     gives: Literal["tokens", "steps"] = "tokens"
     hf_model: Any

@@ -24,7 +24,7 @@ class EngineConfig(PluginConfig):
         raise NotImplementedError
 
     def alone(self) -> Self:
-        """The config of a command that runs in one process, with a replica of its own."""
+        """The config of a command that runs in one process, with its own replica."""
         return self
 
     @property

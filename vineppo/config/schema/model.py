@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adapters(PluginConfig):
-    """Weights that train in place of the model's; the engine and checkpoints get them merged."""
+    """Weights that train instead of the model's; the engine and checkpoints get them merged."""
 
     def add(self, model: Any, run_seed: int) -> None:
         """Puts the adapters on the model, in place, and freezes the rest."""

@@ -274,7 +274,7 @@ class FineTuning(PluginConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SftConfig(AnyConfig):
-    """`vineppo sft`; an iteration is one update, or with `self_training` one of its own."""
+    """`vineppo sft`; an iteration is one update, or one of `self_training`."""
 
     name: FileName
     seed: Seed

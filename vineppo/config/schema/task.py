@@ -41,7 +41,7 @@ class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
     extraction: Literal["hash", "boxed", "final_answer", "last_number"]
-    # FILE.py or FILE.py:FUNCTION: the user's reward in place of extraction and comparison.
+    # FILE.py or FILE.py:FUNCTION: the user's reward instead of extraction and comparison.
     reward_path: Name | None = None
     num_workers: Count = 2
     time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted

@@ -173,14 +173,14 @@ class CriticConfig(PredictorConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticConfig):
-    """A value model of its own, with its own update."""
+    """A separate value model with its own update."""
 
     # A reward model (`*ForSequenceClassification`) keeps its head; null: the starting policy.
     path: Name | None = None
-    # The predictor whose continuations' returns it learns; null: from the rollouts' rewards.
+    # It learns the continuations' returns of this predictor; null: the rollouts' rewards.
     learns_from: Name | None = None
-    # Of the head, on the schedule of `learning_rate`; null: that of all. Before a head at zero has
-    # grown no gradient passes it.
+    # The head's rate, on the schedule of `learning_rate`; null: one rate for all. Before a head at
+    # zero has grown no gradient passes it.
     head_learning_rate: PositiveFraction | None = None
 
     @property
@@ -212,7 +212,7 @@ class SeparateCritic(AdamConfig, CriticConfig):
 class ValuesConfig:
     """Value predictors besides the estimator's own, which are "monte_carlo" and "critic".
 
-    All are measured; `credit` names the one whose values the estimator takes, null its own.
+    All are measured; `credit` names the one that feeds the estimator, null its own.
     """
 
     credit: Name | None = None

@@ -1,8 +1,8 @@
 """The memory of a rank, line by line, at each moment of an iteration; bytes.
 
 Weights, gradients and optimizer states under ZeRO: Rajbhandari et al. 2020 (arXiv:1910.02054,
-section 3), with what DeepSpeed 0.19 keeps besides; the engine's weights and key-value cache; what
-passes hold, measured on models without memory.
+section 3), with what DeepSpeed 0.19 keeps besides. The engine's weights and key-value cache. The
+memory of passes, measured on models without memory.
 """
 
 from dataclasses import dataclass

@@ -43,8 +43,8 @@ class ModelShape:
 class Skeleton:
     """An HF model of PyTorch's fake tensors: shapes and operations of a CPU's, without memory.
 
-    Its sizes are exact for any architecture. `is_critic`: the sequence classifier with one label in
-    place of the language model.
+    Its sizes are exact for any architecture. `is_critic`: the sequence classifier with one label
+    instead of the language model.
     """
 
     def __init__(self, hf_config: Any, dtype: str, attention: str, is_critic: bool = False) -> None:

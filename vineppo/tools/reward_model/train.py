@@ -125,7 +125,7 @@ class RewardModel:
     def update(self, pairs: Sequence[Pair], update: int, num_updates: int) -> dict[str, float]:
         """One update on the mean loss of the pairs; `reward_model/*`."""
         rate = rate_of(self._optimization, update, num_updates)
-        # A pair stays in one micro-batch, whose rows are in turn chosen and rejected.
+        # A pair stays in one micro-batch; its rows are in turn chosen and rejected.
         lengths, size = [len(pair) for pair in pairs], self._optimization.micro_batch_size
         batches = [
             collate(
@@ -176,9 +176,9 @@ class RewardModel:
 def pair_objective(num_pairs: int, scores_B: torch.Tensor) -> Summand:
     """A micro-batch's part of the mean loss over the `num_pairs` pairs of an update.
 
-    A pair's loss is −log σ(r_chosen − r_rejected), the negative log-likelihood of the preference
-    (Bradley & Terry 1952; Ouyang et al. 2022, arXiv:2203.02155, eq. 1). A lead of log 3:
-    −log(3/4) = 0.288.
+    A pair's loss is −log σ(r_chosen − r_rejected), the negative log-likelihood of the preference:
+    Bradley & Terry 1952; Ouyang et al. 2022 (arXiv:2203.02155, eq. 1). A lead of log 3: −log(3/4) =
+    0.288.
     """
     num_here = len(scores_B) // 2  # 0 on a rank without a pair, which has one row of padding
     rows_N2 = scores_B[: 2 * num_here].view(num_here, 2)

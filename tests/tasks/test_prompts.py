@@ -91,11 +91,3 @@ def test_demonstration_continues_the_prompt(tokenizer: PreTrainedTokenizerFast) 
     assert encode_demonstration("{solution}", _with_eos(build_tokenizer()), "4+6=0\n####0") == (
         response
     )
-
-
-def test_demonstrations_that_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(UserError, match=r"task\.response_template must contain \{solution\}"):
-        encode_demonstration("{answer}", tokenizer, "4")
-    tokenizer.eos_token = None
-    with pytest.raises(UserError, match="no end-of-sequence token"):
-        encode_demonstration("{solution}", tokenizer, "4")

@@ -213,11 +213,6 @@ def test_make_demo_trains_each_method_into_a_directory_of_its_own(
     assert report[4:] == [*run_dirs, "--out", f"runs/demo_report{suffix}"]
 
 
-def test_a_users_mistake_is_one_line_whatever_it_quotes(capsys):
-    assert main(["train", "no\nwhere.jsonnet"]) == 2
-    assert capsys.readouterr().err == "vineppo: config file not found: no where.jsonnet\n"
-
-
 def test_the_version_is_that_of_the_package(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])

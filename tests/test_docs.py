@@ -71,12 +71,6 @@ def test_the_program_of_continuations_tells_right_from_wrong(tmp_path):
     assert float(values["wrong"]) < 0.3 < 0.7 < min(float(values[s]) for s in ("start", "right"))
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not on PATH")
-def test_the_container_recipe_is_clean():
-    done = subprocess.run(["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
 def test_the_table_of_algorithms_has_every_piece_and_its_config():
     path = ROOT / "configs/lib/algorithm.libsonnet"
     names = set(json.loads(_jsonnet.evaluate_snippet("", f"std.objectFields(import '{path}')")))
@@ -204,27 +198,3 @@ SHORT = {
 def test_a_short_command_of_a_page_runs(line, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(SHORT[line]) == 0
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("vineppo train configs/demo_vineppo.jsonnet --dry-run", None),
-        ("vineppo train configs/demo_vineppo.jsonnet --quick", "does not parse"),
-        ("vineppo train configs/demo_vinepo.jsonnet", "no file configs/demo_vinepo"),
-        ("vineppo train configs/demo_vineppo.jsonnet --set sampling.top=1", "sampling.top"),
-        ("vineppo evaluate runs/mine --set evaluation.temperature=cold", "evaluation.temperature"),
-        ("python -m analysis report runs/mine --of 3", "does not parse"),
-        ("python -m analysis reports runs/mine", "does not parse"),
-        ("python -m benchmarks.NAME --fast", "does not parse"),
-        ("python -m benchmarks.trl_gpo", "no benchmark trl_gpo"),
-        ("python -m benchmark.trl_grpo", "No module named 'benchmark'"),
-        ("python -m analisys report runs/mine", "no module analisys"),
-        ("python requirements/look.py", "no file requirements/look.py"),
-        ("make tests", "no such target"),
-    ],
-)
-def test_a_command_that_is_not_there_is_found(line, why):
-    program, *words = shlex.split(line)
-    found = fault(ROOT / "README.md", program, words)
-    assert (found is None) if why is None else (why in (found or ""))

@@ -7,7 +7,6 @@ import pytest
 
 from analysis.__main__ import main, open_analysis
 from analysis.notebooks import REPOSITORY
-from vineppo.run_dir import RunDir
 
 NAME = str(REPOSITORY / "experiments/15_advantages/advantages.py")
 MODULE = open_analysis(NAME)[0]
@@ -68,29 +67,3 @@ def test_places_by_hand(tables):
         # The critical step is the second of the wrong responses and the last of the right ones.
         assert [row.critical for row in (first, second, third)] == [0, 0.5, 0.5]
         assert [row.even for row in (first, second, third)] == pytest.approx([1 / 3] * 3)
-
-
-def write_critic(path, values_S):
-    """The run's values as a critic's, the same for all its rollouts."""
-    run = RunDir(path)
-    rows = run.read_values(12)
-    changed = [row | {"returns_K": [], "critic_value": values_S[row["step_index"]]} for row in rows]
-    run.write_values(12, changed)
-
-
-def test_a_critics_changes_of_value_are_apart_from_what_was_trained(run_path, tmp_path):
-    write_critic(run_path, (0.5, 0.5, 0.25))
-    tables = analyse(tmp_path / "out", run_path)
-    assert set(tables.spread["source"]) == {"trained", "critic"}
-    (right,) = only(tables.spread, source="critic", group="correct")
-    # (0, −1/4, 3/4)
-    assert (right.mean_abs, right.near_zero) == (1 / 3, 1 / 3)
-    assert right.top_share == 0.75
-    steps = tables.critical[["source", "step_index", "value_before"]].drop_duplicates()
-    assert steps.values.tolist() == [["critic", 2, 0.25]]
-    write_critic(run_path, (float("nan"), 0.5, 0.25))  # a critic that has diverged
-    tables = analyse(tmp_path / "out", run_path)
-    (right,) = only(tables.spread, source="critic", group="correct")
-    assert (right.num_steps, right.num_critical_rollouts) == (6, 0)
-    assert np.isnan(right.top_share)
-    assert all(np.isnan(row.critical) for row in only(tables.places, source="critic", group="all"))

@@ -176,20 +176,6 @@ def test_prices_follow_from_tokens_and_the_ratio(exact_run, advice):
     assert advice.loc["cuts_1_3_own", "tokens"] == pytest.approx(2.5, rel=0.1)
 
 
-def test_saved_values_are_told_as_baselines_and_with_a_coin(few, tmp_path):
-    """A critic that is right: only what the coin adds is noise."""
-    path = few.write(tmp_path / "run", "credit_short_ppo_vine", 3, critic=True)
-    advice = advice_of(path, continuations=(3,), cuts=(1,))
-    names = "coin_3_3_own", "doubly_robust_critic_3_3"
-    coin, robust = (advice.loc[name, "noise"] for name in names)
-    assert robust < coin
-    assert robust < advice.loc["gae", "noise"]
-    left = sum(STEP * step for step in range(1, NUM_STEPS))
-    tokens = 1 + left / (NUM_STEPS * STEP)
-    for name in names:
-        assert advice.loc[name, "tokens"] == pytest.approx(tokens, rel=0.1)
-
-
 def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run):
     rows = advice_of(exact_run, cost_ratio=30, continuations=(1,)).reset_index()
     best, is_sure = advise.best_of(rows)

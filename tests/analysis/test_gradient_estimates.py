@@ -139,13 +139,6 @@ def test_a_sketch_is_linear_and_its_inner_products_unbiased_with_the_stated_vari
     assert CountSketch(40, EXACT, 0, CPU)(x).tolist() == x.tolist()
 
 
-def test_inner_products_over_several_chunks(monkeypatch):
-    rows = np.array([[1.0, 0.0, 3.0], [1.0, 2.0, -1.0]], np.float32)
-    monkeypatch.setattr("analysis.sampling.gradients.CHUNK", 2)
-    assert inner_products(rows[:, :2]).tolist() == [[1, 1], [1, 5]]
-    assert inner_products(rows).tolist() == [[10, -2], [-2, 6]]
-
-
 def test_what_an_estimator_sees_of_the_returns_and_what_it_pays(config):
     values = (StateValue((1.0, 0.0, 0.0, 1.0), 40), StateValue((1.0, 1.0, 0.0, 0.0), 20))
     group = [

@@ -82,16 +82,6 @@ def test_the_numbers_of_two_problems_by_hand():
     assert {key: found[key] for key in expected} == expected
 
 
-def test_a_gradient_that_is_a_multiple_differs_in_scale_alone():
-    rows = np.random.default_rng(0).normal(1.0, 1.0, (12, 3))
-    table = make_table([rows, 3 * rows], [np.full(12, 10.0), np.full(12, 20.0)])
-    rows_of = by_quantity(table)
-    for quantity, expected in (("trace_ratio", 9), ("trace_tokens_ratio", 18), ("signal_ratio", 1)):
-        row = rows_of["e1", quantity]
-        assert [row.value, row.value_low, row.value_high] == pytest.approx([expected] * 3)
-    assert rows_of["e1", "signal"].value_low < rows_of["e1", "signal"].value
-
-
 def test_gains_are_those_of_tables_from_before_the_gain_of_all_problems_too(tmp_path):
     table = make_table([[[1, 0], [1, 2]]] * 2, [[100, 300], [400, 400]])
     path = tmp_path / "iter_000004.parquet"

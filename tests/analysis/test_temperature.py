@@ -118,14 +118,3 @@ def test_by_both_temperatures_by_hand(paths):
         ["PPO", 1, 1, 0.3125],
     ]
     assert set(both["num_seeds"]) == {2}
-
-
-def test_evaluations_of_other_conditions_are_left_out_and_more_samples_count(paths):
-    folder = paths[3] / "evaluations"
-    write_json(folder / "a/iter_000008.json", evaluation(0.9, 0.7, top_p=0.5))
-    write_json(folder / "b/iter_000008.json", evaluation(0.9, 0.7, num_problems=8))
-    write_json(folder / "c/iter_000004.json", evaluation(0.9, 0.7))
-    write_json(folder / "d/iter_000008.json", evaluation(0.5, 1.0, samples_per_problem=2))
-    write_json(folder / "e/iter_000008.json", evaluation(0.75, 0.5, samples_per_problem=16))
-    both = by_both_temperatures(read_rows(paths[3:4]))
-    assert scores(both) == [["PPO", 1, 0.5, 0.75], ["PPO", 1, 1.0, 0.25]]

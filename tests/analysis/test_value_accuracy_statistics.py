@@ -20,7 +20,7 @@ from support.accuracy_runs import (
 )
 
 from analysis.stats.value_scores import scores
-from analysis.value_accuracy import make_cells, score_states
+from analysis.value_accuracy import score_states
 
 
 def test_known_errors_are_recovered_within_the_intervals(tmp_path):
@@ -89,14 +89,6 @@ def test_a_state_without_a_prediction_is_left_out(tmp_path):
     assert set(constant["num_states"]) == {4}
 
 
-def test_the_last_policy_is_not_the_one_that_trained(tmp_path):
-    path = write_tiny(tmp_path / "run")
-    write_tiny(path, checkpoint=1, iteration=1)
-    cells = make_cells(states_of(path, predictors=("critic",)))
-    found = [(cell.about["checkpoint"], cell.about["is_own_policy"]) for cell in cells]
-    assert found == [(0, 1), (1, 0)]
-
-
 def test_runs_have_the_predictors_that_they_have(tmp_path):
     group = [changed(TINY, i, critic=None, returns=())[i] for i in range(len(TINY))]
     credit = {"kind": "grpo"}
@@ -110,18 +102,3 @@ def test_runs_have_the_predictors_that_they_have(tmp_path):
         "critic", "mc_train_1", "mc_train_2", "mc_1", "mc_2", "group_mean",
         "group_mean_others", "constant",
     }  # fmt: skip
-
-
-def test_strata_hold_every_state_once(tmp_path):
-    facts, _ = simulate(seed=3)
-    path = write_simulated(tmp_path / "run", facts)
-    table = score_states(states_of(path, predictors=("critic",)), **QUICK)
-    sizes = table[table["metric"] == "bias"].set_index("stratum")["num_states"]
-    # The positions 1/5 … 4/5 are the beginnings of the fifths from the second on.
-    for kind, count in (("position", 4), ("outcome", 2), ("value", 6)):
-        of_kind = sizes[sizes.index.str.startswith(kind)]
-        assert (len(of_kind), of_kind.sum()) == (count, len(facts))
-    assert (
-        sizes[[f"position [{k / 5:g}, {(k + 1) / 5:g})" for k in (1, 2, 3, 4)]].tolist()
-        == [len(facts) // 4] * 4
-    )

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from benchmarks.iteration import Watched, iterations
-from benchmarks.occupancy import covered_s, mean_occupancy
+from benchmarks.occupancy import mean_occupancy
 from benchmarks.scaling import slope
 from benchmarks.watched_engine import EngineStep
 from benchmarks.word_problems import word_problems
@@ -53,12 +53,6 @@ def test_what_runs_side_by_side_is_busy_once():
     )
     (only,) = iterations(watched)
     assert (only.sampling, only.training, only.idle) == pytest.approx((0.5, 0.45, 0.2))
-
-
-def test_seconds_covered_by_spans():
-    assert covered_s([]) == 0
-    assert covered_s([(5, 6), (0, 2), (1, 3)]) == 4
-    assert covered_s([(0, 10), (2, 3), (9, 11)]) == 11
 
 
 def test_word_problems_are_the_same_for_a_seed_and_have_whole_answers():

@@ -7,9 +7,6 @@ import pytest
 
 from benchmarks.ground_truth import MAX_ROUNDS
 from benchmarks.harness import NUM_RUNS
-from benchmarks.workload import CONFIGS, describe_workload
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 FILES = sorted(RESULTS.glob("*.json"))
@@ -47,20 +44,3 @@ def test_a_result_is_of_whole_runs(file):
         assert found["min"] <= found["median"] <= found["max"]
     rounds = lists_in(result["figures"][ROUNDS[result["name"]]])
     assert {len(found) for found in rounds} == {result["runs"]}
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_result_says_of_which_commit_and_work_it_is(file):
-    result = json.loads(file.read_text())
-    figures = result["figures"]
-    if "command" not in figures:
-        pytest.skip("measured before the benchmarks wrote their command")
-    source = result["machine"]["source"]
-    assert len(source["commit"]) == 40
-    assert source["is_dirty"] is False
-    model = "" if figures["model"] == "demo" else f" --model {figures['model']}"
-    command, *assigned = figures["command"].split(" --set ")
-    assert command == f"python -m benchmarks.{result['name']}{model}"
-    assert all(path.partition("=")[2] for path in assigned)
-    promised = describe_workload(load_config(TrainConfig, str(CONFIGS / "demo.jsonnet"), []))
-    assert set(figures["workload"]) == set(promised)

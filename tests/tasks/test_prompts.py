@@ -109,11 +109,3 @@ def test_a_chats_demonstration_closes_its_turn_and_begins_where_the_prompt_ends(
         assert tokenizer.decode(ids_T) == prompt
         ids_T += encode_demonstration(jsonl_config(prompt=task), tokenizer, "####0")
         assert tokenizer.decode(ids_T) == "<bos>1=4<turn>2=####0<turn>"
-
-
-def test_demonstrations_that_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(UserError, match=r"task\.response_template must contain \{solution\}"):
-        encode_demonstration(jsonl_config(response_template="{answer}"), tokenizer, "4")
-    tokenizer.eos_token = None
-    with pytest.raises(UserError, match="no end-of-sequence token"):
-        encode_demonstration(jsonl_config(), tokenizer, "4")

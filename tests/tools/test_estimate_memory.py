@@ -101,21 +101,6 @@ def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
     }
 
 
-def test_the_bucket_is_whole_on_a_gpu_and_as_full_as_it_is_on_a_cpu():
-    line = "policy: gradient bucket"
-    assert trainee(2, is_on_gpu=True).in_backward()[line] == 2 * BUCKET
-    assert trainee(2).in_backward()[line] == 2 * 4 * GB // 10
-    assert trainee(2, billions=2).in_backward()[line] == 2 * BUCKET
-    assert trainee(1).in_backward()[line] == 0  # stage 1 fills it in the step
-    assert line not in trainee(0).in_backward()
-
-
-def test_stage_3_gathers_at_most_a_billion_weights():
-    assert trainee(3, billions=7).in_scoring()["policy: gathered weights"] == 2 * GB
-    assert trainee(3).in_backward()["policy: gathered weights"] == 2 * 4 * GB // 10
-    assert not any("gathered" in line for line in trainee(2).in_backward())
-
-
 def engine_config(**changes):
     values = {
         "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,

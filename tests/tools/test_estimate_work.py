@@ -110,13 +110,6 @@ def test_passes_of_the_trainer(load, leaf, tables, expected):
     assert tuple(number / TOKENS for number in found.values()) == expected
 
 
-def test_every_critic_passes_the_tokens_in_epochs_of_its_own(load):
-    config = load("demo_ppo", critic={"num_epochs": 3})
-    further = ValuesConfig(None, {"second": replace(config.critic, num_epochs=1)})
-    trained = trained_tokens(replace(config, values=further), GIVEN)
-    assert (trained["critics_scored"], trained["critics_updated"]) == (2 * TOKENS, 4 * TOKENS)
-
-
 @pytest.mark.parametrize(
     ("is_checkpointed", "is_adapted", "each"), [(0, 0, 6), (1, 0, 8), (1, 1, 6)]
 )

@@ -26,7 +26,7 @@ from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequ
 from vineppo.recipes.sft import write_new_model
 from vineppo.run_dir import RunDir
 from vineppo.tools.evaluate import evaluate_run
-from vineppo.tools.reward_model.train import pair_evaluation, pair_objective
+from vineppo.tools.reward_model.train import pair_objective
 
 TINY = LlamaArchitecture(
     hidden_size=64,
@@ -249,14 +249,6 @@ def test_micro_batches_add_up_to_the_mean_loss():
         assert sums == pytest.approx([expected, 0.5])
 
 
-def test_the_evaluation_by_hand():
-    found = pair_evaluation([(math.log(3), 0.0), (0.0, math.log(9)), (1.0, 1.0)])
-    losses = math.log(4 / 3), math.log(10), math.log(2)
-    assert found["pair_accuracy"] == pytest.approx(0.5)
-    assert found["pair_log_loss"] == pytest.approx(sum(losses) / 3)
-    assert found["pair_calibration_error"] == pytest.approx((0.25 + 0.9) / 3)
-
-
 def test_a_response_is_read_at_its_last_token_that_is_no_padding():
     for response_ids, pad_id, place in (
         ((5, 7, 2), 0, 2), ((5, 7, 2), 2, 1), ((2, 7, 2, 2), 2, 1), ((2, 2), 2, 1),
@@ -310,14 +302,6 @@ def test_a_score_that_is_not_finite_ends_the_run(run_dir, config, score):
     reward = scorer.submit((1, 5), (4, 5, 2), resolved(1.0))
     with pytest.raises(UserError, match=rf"scores must be finite, got \[{score}\] by .*"):
         reward.result()
-
-
-def test_a_model_without_a_head_is_no_reward_model(folder, config):
-    config = with_reward_model(config, folder)
-    own = replace(config.reward_model, path=config.model.path)
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    with pytest.raises(UserError, match=r"reward_model.path .* must be a classifier with a head"):
-        own.start(config, loaded)
 
 
 SETTINGS = {**SHORT, "num_iterations": 1, "credit.num_continuations": 2}

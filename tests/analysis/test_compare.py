@@ -180,16 +180,6 @@ def test_what_is_left_out_neither_sets_the_cost_nor_stands_in_the_tables(tmp_pat
     assert {about["method"] for about in provenance["runs"]} == {"ppo", "vineppo"}
 
 
-def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
-    path = settings[0].parent / "short_ppo_1"
-    lines = [{"iteration": iteration} for iteration in range(1, 11)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    arguments = ["--baseline", "PPO", "--at", "seconds"]
-    assert main(["compare", *map(str, settings), *arguments]) == 2
-    message = f"error: --at seconds: {path} logged no elapsed_s\n"
-    assert capsys.readouterr().err == message
-
-
 def test_the_committed_table_gives_the_same_files_bit_by_bit(settings, tmp_path, capsys):
     def files(*paths, out):
         assert main(["compare", *map(str, paths), "--baseline", "PPO", "--out", str(out)]) == 0

@@ -124,6 +124,8 @@ def submit_samples(
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                min_p=sampling.min_p,
                 seed=derive_seed(sampler.seed, *stream, number),
                 with_logprobs=with_logprobs,
                 stop_ids=stop_ids,

@@ -145,7 +145,7 @@ class TokenSequence:
 class Rollout(TokenSequence):
     """One sampled response, as the engine's token ids, and all that is found out about it.
 
-    `logprobs_T` are the engine's, after temperature and top_p. `finish_reason` is "stop" when the
+    `logprobs_T` are the engine's, after temperature and cuts. `finish_reason` is "stop" when the
     response ends with an end-of-sequence token (part of `response_ids`) and "length" when the token
     budget cut it off. `rollout_index` counts the rollouts of a problem in an iteration, from 0.
     `reward` is the terminal one, NaN until it is graded. Columns that stages add, by name:

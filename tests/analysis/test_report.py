@@ -113,13 +113,6 @@ def test_no_text_leaves_the_script_element_that_carries_it(text):
     assert json.loads(written) == {"text": text}
 
 
-def test_a_run_without_tables_still_has_a_report(run_path, tmp_path):
-    shutil.rmtree(run_path / "rollouts")
-    html, page = make_page(run_path, out=tmp_path / "out")
-    assert page.data["runs"][0]["tables"] == []
-    assert "Critic health" not in html
-
-
 def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_path, capsys):
     group, critic = two_run_paths
     shutil.rmtree(group / "values")

@@ -97,17 +97,6 @@ def test_gains_are_those_of_tables_from_before_the_gain_of_all_problems_too(tmp_
     assert rows["e1", "adam_gain_ratio"].value == 5.5 / 2.5
 
 
-def test_intervals_hold_the_variances_of_known_gradients():
-    """Of 50 weights: deviations 1 and 2."""
-    generator = np.random.default_rng(0)
-    table = make_table(
-        [generator.normal(0.5, sd, (200, 50)) for sd in (1.0, 2.0)], np.ones((2, 200))
-    )
-    rows = by_quantity(table)
-    assert rows["e0", "trace"].value_low < 50 < rows["e0", "trace"].value_high
-    assert rows["e1", "trace_ratio"].value_low < 4 < rows["e1", "trace_ratio"].value_high
-
-
 def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
     table = make_table(
         [[[1, 0], [1, 2]], [[1, 1], [1, -1]]], [[1, 3], [4, 4]], [[1, 2], [math.nan, 5]]

@@ -146,8 +146,8 @@ def make_gradients(
 class Gradients:
     """The gradients of N problems by E estimators on one checkpoint's rollouts.
 
-    `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e, and
-    `within_EN[e, i]` the noise of problem i's (NaN if it was sampled once, and in older tables).
+    `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e.
+    `within_EN[e, i]` is the noise of problem i's, NaN if it was sampled once and in older tables.
     `num_tokens_EN` were sampled for the estimate, in `time_s_EN` (NaN where the run logged none).
     `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in older tables) and
     without each of them. `about` are the columns `OF_CHECKPOINT`.

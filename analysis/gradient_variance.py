@@ -268,8 +268,9 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
         for axis, quantity in zip(axes, panels, strict=True):
             chosen = known[known["quantity"] == quantity]
             draw_dots(axis, chosen, names)
-            dots = [1.0, *chosen["value"][chosen["value"] > 0]]  # bars may run on
-            figures.logarithmic(axis, min(dots) / 2, max(dots) * 2, StrMethodFormatter("{x:g}"))
+            ends = chosen[["value", "value_low", "value_high"]].stack()
+            ends = [1.0, *ends[ends > 0]]
+            figures.logarithmic(axis, min(ends) / 1.3, max(ends) * 1.3, StrMethodFormatter("{x:g}"))
             axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
             axis.set(title=panels[quantity], xlabel=f"over {labels[0]}'s")
             axis.set_yticks(range(len(names)), labels if axis is axes[0] else [])

@@ -203,7 +203,7 @@ def add_fresh_values(
         for key, state in drawn.items()
     }
     predictor.merge(rollouts, [values_by_key])
-    greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0, top_p=1.0))
+    greedy = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0))
     queries = {rollout.problem.id: RolloutState(rollout, 0).after() for rollout in rollouts}
     requests = [
         request_of(query, 1, (*stream, "greedy"), f"greedy {name}")

@@ -57,18 +57,6 @@ def test_the_demo_on_a_cpu(figures):
     assert found["seconds"] == {}
 
 
-@pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])
-def test_activations_are_recomputed_by_themselves_on_a_gpu(figures, rho, num_gpus, recomputes):
-    auto, given = (
-        figures(
-            "paper/rho1b_math_vineppo.jsonnet",
-            *(*rho, f"--num-gpus={num_gpus}", f"--set=model.gradient_checkpointing={value}"),
-        )
-        for value in ("auto", recomputes)
-    )
-    assert auto == given
-
-
 def test_several_are_a_table_or_a_list(run, figures, configs):
     """A GPU of 1 GiB is too small."""
     several = [str(configs / "demo_grpo.jsonnet"), "--num-gpus=0,1", "--gpu-gib=1"]

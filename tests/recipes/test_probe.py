@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.chains import chains, made, score_covariances, squared_error
+from support.grids import grid
 from support.rollouts import rollout, terminal
 from support.walks import demo
 
@@ -39,7 +40,7 @@ def test_the_documented_row():
     assert doubts(one).tolist() == [[0] * 6, [1, 2, -4, -3, 2.5, 2]]
 
 
-@pytest.mark.parametrize("own", [QUICK, replace(QUICK, of=None, crossed=True)])
+@pytest.mark.parametrize("own", grid(QUICK, slow=[replace(QUICK, of=None, crossed=True)]))
 def test_by_enumeration_it_is_a_fair_baseline_and_a_fit_that_saw_the_problem_is_not(own):
     """Whatever was learned before; the action of a step is in the features after it alone."""
 

@@ -17,7 +17,7 @@ OWN = Probe.Config(
     weight_decay=0.01, num_steps=150, batch_size=64, replay_iterations=2, num_folds=4,
     crossed=False,
 )  # fmt: skip
-QUICK = replace(OWN, num_steps=5, batch_size=8)
+QUICK = replace(OWN, num_steps=3, num_folds=2, batch_size=8)
 
 
 def probe(own=OWN):

@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 STEPS = HERE / "21_example_report/steps.csv"
 STATES = HERE / "19_real_model/gsm8k/value_accuracy_states.parquet"
 ROLLOUT = ("gsm8k/train/1", 1)  # of STEPS
-PROBLEM = "Barry bought 12 pretzels, Shelly half as many,\nAngie three times as many as Shelly. How many did she?"
+PROBLEM = """Barry bought 12 pretzels, Shelly half as many,
+Angie three times as many as Shelly. How many did she?"""
 WIDTH = 50  # characters a line
 PLAIN = {
     r"\\text\{([^}]*)\}": r"\1",

@@ -258,7 +258,10 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     known = rows.dropna(subset="value")
     found = set(known["quantity"])
     part = next((part for part in PARTS if f"{part}_ratio" in found), "trace")
-    panels = {f"{part}{key}_ratio": PARTS[part] + title for key, title in PANELS.items()}
+    short = PARTS[part].split()[0]
+    panels = {
+        f"{part}{k}_ratio": short + title if k else PARTS[part] for k, title in PANELS.items()
+    }
     panels = {quantity: title for quantity, title in panels.items() if quantity in found}
     if not panels:
         return []

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import distributed, nn
 
 from vineppo.config.schema import AdamConfig, sums_in_float32
@@ -56,7 +58,7 @@ class DeepSpeedModule:
         deepspeed.ops.__compatible_ops__ = {}
         self._zero_stage, self._max_grad_norm = optimization.zero_stage, optimization.max_grad_norm
         self._is_plain = self._zero_stage == 0 and dtype == torch.float32
-        adam = torch.optim.AdamW(
+        self._adam = adam = torch.optim.AdamW(
             [{"params": list(group)} for group in parameter_groups],
             lr=optimization.learning_rate,
             betas=(optimization.adam_beta1, optimization.adam_beta2),
@@ -64,10 +66,8 @@ class DeepSpeedModule:
             weight_decay=optimization.weight_decay,
             fused=True,  # one pass over the states, where the default makes about ten on a CPU
         )
-        self._adam = adam
         group_of = {weight: i for i, group in enumerate(parameter_groups) for weight in group}
-        named = [(name, weight) for name, weight in module.named_parameters() if weight in group_of]
-        self._trained = [(name, weight, group_of[weight]) for name, weight in named]
+        self._trained = [(n, w, group_of[w]) for n, w in module.named_parameters() if w in group_of]
         self._grad_norm = nan
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
@@ -125,26 +125,17 @@ class DeepSpeedModule:
 
     @torch.no_grad()
     def save_state(self, directory: Path) -> None:
-        """Trained weights, buffers and Adam's state, the same files for any number of ranks.
-
-        The main rank writes them one by one, and holds the one that it writes.
-        """
-        from safetensors.torch import save_file
-
+        """Weights, buffers and Adam's state, the same files for any ranks; the main one writes."""
         for file in FILES:
             held = self._buffers() if file == WEIGHT else {}
             for name, weight, owner, mine, its in self._shards():
-                found = owner if file == WEIGHT else self._adam.state.get(owner, {}).get(file)
-                if found is None:  # no step yet
-                    continue
-                if file != STEP and not self._is_plain:
-                    whole = torch.zeros(
-                        getattr(weight, "ds_shape", weight.shape), device=self.device
-                    )
-                    whole.view(-1)[its] = found[mine].to(self.device)
-                    distributed.reduce(whole, 0)
-                    found = whole
-                if is_main():
+                found = {WEIGHT: owner, **self._adam.state.get(owner, {})}.get(file)
+                if not (found is None or file == STEP or self._is_plain):
+                    shape, part = getattr(weight, "ds_shape", weight.shape), found[mine]
+                    found = torch.zeros(shape, device=self.device)
+                    found.view(-1)[its] = part
+                    distributed.reduce(found, 0)
+                if is_main() and found is not None:  # None: no step yet
                     held[name] = found.to("cpu", copy=True)  # of its own, as the format asks
             if is_main():
                 directory.mkdir(parents=True, exist_ok=True)
@@ -154,7 +145,6 @@ class DeepSpeedModule:
     def load_state(self, directory: Path) -> None:
         """Each rank reads its shards. Raises `UserError` for files that are absent or cut off."""
         import deepspeed
-        from safetensors import safe_open
 
         if (directory / "state").is_dir():  # of an older version: DeepSpeed's files, one a rank
             with redirect_stdout(StringIO()):
@@ -166,20 +156,18 @@ class DeepSpeedModule:
             buffer.copy_(files[WEIGHT].get_tensor(name))
         have_stepped = {*files[STEP].keys()}
         for name, weight, owner, mine, its in self._shards():
-            whole, is_split = files[WEIGHT].get_tensor(name), self._zero_stage == 3
+            is_split = self._zero_stage == 3
             with deepspeed.zero.GatheredParameters([weight], modifier_rank=0, enabled=is_split):
-                weight.copy_(whole)
-            owner.view(-1)[mine] = whole.view(-1)[its].to(owner.device)
+                weight.copy_(files[WEIGHT].get_tensor(name))
             state = self._adam.state[owner]
             if name not in have_stepped:
                 state.clear()
-                continue
-            state[STEP] = files[STEP].get_tensor(name).to(owner.device)
-            for moment in MOMENTS:
-                if moment not in state:
-                    state[moment] = torch.zeros_like(owner)
-                part = files[moment].get_tensor(name).view(-1)[its]
-                state[moment].view(-1)[mine] = part.to(owner.device)
+            elif not state:
+                state |= {moment: torch.zeros_like(owner) for moment in MOMENTS}
+                state[STEP] = torch.zeros((), device=owner.device)
+            for file, held in {WEIGHT: owner, **state}.items():
+                at, of = (slice(None), slice(None)) if file == STEP else (mine, its)
+                held.view(-1)[at] = files[file].get_tensor(name).view(-1)[of]
 
     def _buffers(self) -> dict[str, torch.Tensor]:
         tensors = self._engine.module.state_dict(keep_vars=True)

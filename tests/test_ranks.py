@@ -233,7 +233,7 @@ def test_two_ranks_learn_values_of_every_kind_to_the_numbers_of_one(tmp_path):
             is_said = name.startswith(("values/", "critic/", "policy/loss", "policy/grad_norm"))
             if is_said and value is not None:
                 assert here[name] == pytest.approx(value, rel=2e-3, abs=1e-4), name
-    for model in ("policy", "told", "judge"):
+    for model in ("policy", "answer_told", "others_told", "judge"):
         here, there = (flat_weights(tmp_path / name, model) for name in ("two", "one"))
         assert (here - there).norm() / there.norm() < 1e-4
 

@@ -141,16 +141,18 @@ def test_a_run_goes_on_with_another_number_of_ranks(whole_runs, tmp_path, stage)
     settings = case.settings(stage)
     alone = whole_runs(case.config, settings)
     shutil.copytree(alone, run_dir)
+    models = "policy", "critic"
     for num_ranks, iteration in ((2, 2), (1, 3)):
+        before = [flat_weights(run_dir, model) for model in models]
         rewound(run_dir, iteration)
         if num_ranks == 2:
             output = train_on_two(run_dir, case, stage)
         else:
             output = train(run_dir, case.config, settings)
         assert f"resumed after iteration {iteration}" in output
-        for model in ("policy", "critic"):
-            here, there = (flat_weights(path, model) for path in (run_dir, alone))
-            print(f"ZeRO {stage}, to {num_ranks}, {model}: {(here - there).abs().max():.1e}")
+        for model, there in zip(models, before, strict=True):
+            largest = (flat_weights(run_dir, model) - there).abs().max()
+            print(f"ZeRO {stage}, to {num_ranks}, {model}: {largest:.1e}")
         assert_same_numbers(run_dir, alone, case)
 
 

@@ -53,6 +53,13 @@ def test_problems_and_not_samples_are_resampled(run_path):
     assert intervals[0] == intervals[1]
     half_width = 1.96 * 0.5 / math.sqrt(100)  # of 6,400 independent samples it were an eighth
     assert intervals[0] == pytest.approx((0.5 - half_width, 0.5 + half_width), abs=0.1 * half_width)
+    # Nor do problems with one question.
+    ids = [str(n) for n in range(100)]
+    copies = [f"{n + 100} same as {n}" for n in range(100)]
+    evaluation |= {"num_problems": 200, "num_correct_P": evaluation["num_correct_P"] * 2}
+    RunDir(run_path).write_evaluation(12, evaluation | {"problem_ids": ids + copies})
+    last = learning_curve(read_run(run_path)).iloc[-1]
+    assert (last.low, last.high) == intervals[0]
 
 
 def test_an_evaluation_without_counts_has_no_interval(run_path):

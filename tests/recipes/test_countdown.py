@@ -1,5 +1,7 @@
 """Countdown: every generated problem is solved by its answer, and the checker by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from vineppo.config.load import load_config
@@ -9,7 +11,7 @@ from vineppo.recipes.countdown import numbers_of, reward, value_of
 from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 
-LEAF = "configs/recipes/countdown.jsonnet"
+LEAF = str(Path(__file__).parents[2] / "configs" / "recipes" / "countdown.jsonnet")
 SIZES = ["task.num_train_problems=300", "task.num_test_problems=50"]
 
 

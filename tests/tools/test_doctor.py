@@ -35,11 +35,12 @@ GPU = replace(
 )
 
 
-def test_the_command_prints_all_parts():
-    done = run_cli(["doctor", "configs/demo_vineppo.jsonnet", "--set=task.num_train_problems=50"])
+def test_the_command_prints_all_parts(configs):
+    path = str(configs / "demo_vineppo.jsonnet")
+    done = run_cli(["doctor", path, "--set=task.num_train_problems=50"])
     assert done.returncode == 0, done.stderr
     parts = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert parts == ["problems of configs/demo_vineppo.jsonnet", "found", "warnings", "runs"]
+    assert parts == [f"problems of {path}", "found", "warnings", "runs"]
     assert "50 train problems, 50 distinct; 256 test problems, 256 distinct" in done.stdout
 
 

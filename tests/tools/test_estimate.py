@@ -66,9 +66,17 @@ def test_long_texts_show_before_the_run(run, tmp_path):
         for i in (1, 1, 3)
     ]  # fmt: skip
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    merged = "--set=credit.segmenter={kind: 'merged', max_steps: 16, segmenter: {kind: 'lines'}}"
-    sizes = ["--set=rollouts={num_prompts: 1, num_samples: 1}", "--set=credit.num_continuations=9"]
-    given = [*sizes, "--num-gpus=0", "--steps=39", f"--tokens-per-s={tmp_path}"]
+    merged = {"kind": "merged", "max_steps": 16, "segmenter": {"kind": "lines"}}
+    merged = f"--set=credit.segmenter={json.dumps(merged)}"
+    ones = ("rollouts.num_prompts", "rollouts.num_samples", "optimization.batch_size")
+    sizes = dict.fromkeys([*ones, "optimization.micro_batch_size"], 1)
+    sizes["credit.num_continuations"] = 9
+    given = [
+        *(f"--set={key}={size}" for key, size in sizes.items()),
+        "--num-gpus=0",
+        "--steps=39",
+        f"--tokens-per-s={tmp_path}",
+    ]
     for options, steps in (([], 39), ([merged], 16)):
         status, out, err = run("demo_vineppo.jsonnet", *given, *options)
         assert status == 0, err

@@ -59,7 +59,7 @@ SAME_AS = " same as "
 
 
 def question_of(problem_id: str) -> str:
-    """The id of the first problem of the set with this question, by which statistics cluster.
+    """The id of the set's first problem with its question and answer: statistics' clusters.
 
     `question_of("gsm8k/train/8 same as gsm8k/train/3") == question_of("gsm8k/train/3")`.
     """

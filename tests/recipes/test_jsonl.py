@@ -42,7 +42,7 @@ def test_fields_ids_and_cap(tmp_path: Path) -> None:
     lines = [b"\xef\xbb\xbf" + json.dumps(row).encode(), b" \r", b""]
     config = jsonl_config(
         train_path=write(tmp_path / "train.jsonl", lines),
-        test_path=write(tmp_path / "test.jsonl", [{**row, "name": n} for n in (1, 2, 3)]),
+        test_path=write(tmp_path / "test.jsonl", [{**row, "name": n, "a": n} for n in (1, 2, 3)]),
         question_field="q", answer_field="a", solution_field="s", id_field="name",
         num_test_problems=2,
     )  # fmt: skip
@@ -52,7 +52,7 @@ def test_fields_ids_and_cap(tmp_path: Path) -> None:
 
 
 def test_ids_count_from_zero_or_are_unique(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.jsonl", [GOOD, b"", GOOD])
+    path = write(tmp_path / "test.jsonl", [GOOD, b"", {**GOOD, "answer": 3}])
     assert [problem.id for problem in load(path)] == ["jsonl/test/0", "jsonl/test/1"]
     path = write(tmp_path / "test.jsonl", [{**GOOD, "id": name} for name in ("a", 1, "1")])
     with pytest.raises(UserError, match=r"row 3: id '1' must be unique, also at .*: row 2"):

@@ -37,7 +37,7 @@ def load_task(task: Task) -> TaskData:
 def load_split(task: Task, split: Split) -> tuple[Problem, ...]:
     """The problems of one set, at least one; the test set's first `num_test_problems` alone.
 
-    The id of a repeated question names its first problem, for `question_of`.
+    The id of a repeated question, answer included, names its first problem (`question_of`).
     """
     problems_P = tuple(task.load(split))
     if not problems_P:
@@ -65,4 +65,4 @@ def sizes(data: TaskData) -> str:
 
 
 def _asked(problem: Problem) -> tuple[object, ...]:
-    return problem.context, problem.question.strip()
+    return problem.context, problem.question.strip(), problem.answer

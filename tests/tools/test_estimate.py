@@ -5,6 +5,7 @@ import re
 
 import pytest
 from support import hf_configs
+from support.grids import grid
 
 from vineppo.cli import main
 
@@ -117,11 +118,13 @@ def test_rho_on_eight_gpus_shards_the_states(figures, rho):
 
 @pytest.mark.parametrize(
     ("leaf", "num_gpus", "model"),
-    [
+    grid(
         ("modern/qwen2.5_7b_math_vineppo", 4, hf_configs.QWEN_7B),
-        pytest.param("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B, marks=pytest.mark.slow),
-        ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
-    ],
+        slow=[
+            ("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B),
+            ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
+        ],
+    ),
 )
 def test_seven_billion_parameters_fit(figures, tmp_path, leaf, num_gpus, model):
     """GPUs sold as 80 GB have 79.6 GiB."""

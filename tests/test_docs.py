@@ -71,12 +71,6 @@ def test_the_program_of_continuations_tells_right_from_wrong(tmp_path):
     assert float(values["wrong"]) < 0.3 < 0.7 < min(float(values[s]) for s in ("start", "right"))
 
 
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not on PATH")
-def test_the_container_recipe_is_clean():
-    done = subprocess.run(["hadolint", "Dockerfile"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
 def test_the_table_of_algorithms_has_every_piece_and_its_config():
     path = ROOT / "configs/lib/algorithm.libsonnet"
     names = set(json.loads(_jsonnet.evaluate_snippet("", f"std.objectFields(import '{path}')")))

@@ -20,7 +20,7 @@ from vineppo.forward_passes import Rows, token_columns
 from vineppo.rollouts import Prompt
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Rollout, TrainBatch, question_of
 
 STREAM = "kl-efficiency"
 FOLDER = "kl_samples"
@@ -63,8 +63,9 @@ def cells_of(samples: pd.DataFrame) -> dict[str, Any]:
         "kl_per_sequence": lambda sums: ratio(sums["kl"], sums["count"]),
         "sample_pass@1": lambda sums: ratio(sums["correct"], sums["count"]),
     }
+    questions = samples["problem_id"].map(question_of).tolist()
     estimates = bootstrap_sums(
-        terms, samples["problem_id"].tolist(), statistics, np.random.default_rng(BOOTSTRAP_SEED),
+        terms, questions, statistics, np.random.default_rng(BOOTSTRAP_SEED),
         num_resamples=NUM_RESAMPLES, level=LEVEL,
     )  # fmt: skip
     num_problems = samples["problem_id"].nunique()
@@ -115,8 +116,8 @@ def exact_kl(
 ) -> Rows:
     """KL(π(· | s_t) ‖ π_start(· | s_t)) in nats at every token t of every response.
 
-    Over the whole vocabulary, both at the training temperature. A top_p below 1 is ignored, because
-    the starting policy has no probability beyond its cut.
+    Over the whole vocabulary, both at the training temperature. A cut (top_p, top_k, min_p) is
+    ignored, because the starting policy has no probability beyond its own.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     start.to(device)

@@ -5,7 +5,6 @@ import json
 import shutil
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -30,7 +29,6 @@ from vineppo.models import load_model
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPERATURE = 0.7
 FILES = ("kl_efficiency.csv", "kl_efficiency.png", "kl_efficiency_gains.csv")
 
@@ -102,6 +100,8 @@ def test_estimates_are_sums_over_responses_and_clustered_on_problems():
     assert cells["sample_pass@1"].value == 0.5
     sizes = ("num_problems", "samples_per_problem", "response_length")
     assert [cells[name] for name in sizes] == [2, 2, 3]
+    same = responses.assign(problem_id=responses["problem_id"].replace("b", "b same as a"))
+    assert cells_of(same)["kl_per_sequence"].low is None
     still = cells_of(responses.assign(kl=0.0))
     for name in ("kl_per_token", "kl_per_sequence"):
         assert (still[name].value, still[name].low, still[name].high) == (0.0, 0.0, 0.0)

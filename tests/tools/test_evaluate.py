@@ -32,11 +32,11 @@ def task_file(directory: Path, name: str = "mine", content: str = "{}") -> str:
 
 def test_the_shipped_tasks_are_put_as_the_run_puts_its_own(configs: Path, run: Path) -> None:
     paths = sorted(map(str, (configs / "evaluation").glob("*.jsonnet")))
-    assert len(paths) == 4
+    assert len(paths) == 9
     (own,) = read_conditions(run, [], [])
     for path, other in zip(paths, read_conditions(run, paths, []), strict=True):
         assert other.folder == f"task={Path(path).stem}"
-        assert other.config.task.kind == Path(path).stem
+        assert other.config.task.kind in (Path(path).stem, "jsonl")
         assert other.config.task.prompt == own.config.task.prompt
         assert other.config.task.grading == own.config.task.grading
         # The run was trained on GSM8K, whose test set is its own.
@@ -90,11 +90,6 @@ def test_an_own_file_that_has_gone_is_one_line(run: Path, tmp_path: Path) -> Non
     assert str(error.value) == f"{tmp_path}/gone.py: no such file"
     (tmp_path / "gone.py").write_text("def reward(question, answer, response): return 1.0")
     assert len(read_conditions(run, [], [])) == 1
-
-
-def test_a_bad_assignment_is_not_blamed_on_the_file(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^config: evaluation\.num_samples: Input should be"):
-        read_conditions(run, [task_file(tmp_path)], ["evaluation.num_samples=0"])
 
 
 def test_two_files_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:

@@ -218,9 +218,9 @@ def check_digests(of_runs: Mapping[str, str]) -> None:
 
 
 def check_same_evaluation(runs: Sequence[Run]) -> None:
-    """Refuses evaluations that sample at different temperature or top_p (`UserError`)."""
+    """Refuses evaluations that sample differently (`UserError`)."""
     others = {key for run in runs for key in run.config.get("evaluation", {})}
-    others -= {"temperature", "top_p"}
+    others -= {"temperature", "top_p", "top_k", "min_p"}
     check_alike(runs, lambda run: _keys(run, "evaluation", others), "are evaluated differently:")
 
 

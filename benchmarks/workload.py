@@ -139,7 +139,9 @@ def open_workload(options: Options) -> Iterator[Workload]:
         num_parameters = sum(weight.numel() for weight in loaded.model.parameters())
         width = loaded.model.config.hidden_size
         train_P = encode_problems(config, loaded, load_task(config.task).train_P)
-        grader = stack.enter_context(Grader(config.task.grading))
+        grader = stack.enter_context(
+            Grader(config.task.grading, opening=config.task.prompt.response_prefix)
+        )
         init_distributed()
         engine = config.engine.build(loaded.engine_model)
         sampler = Sampler(

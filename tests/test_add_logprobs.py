@@ -144,14 +144,19 @@ def test_stale_weights_of_the_engine_end_the_run_in_a_line(config, models):
 def test_with_a_nucleus_the_engines_may_be_larger_by_its_mass(config, models):
     """By up to −log top_p: as far below the trainer's is an error, and farther above too."""
     config = changed(config, sampling={"top_p": 0.7}, optimization={"max_logprob_gap": 0.05})
+    by_top_k = changed(config, sampling={"top_k": 2})
     rollouts = run(config, models)
-    for shift, is_sound in ((0.0, True), (-math.log(0.7), True), (-0.1, False), (0.5, False)):
+    for cut, shift, is_sound in (
+        (config, 0.0, True), (config, -math.log(0.7), True), (config, -0.1, False),
+        (config, 0.5, False), (by_top_k, 5.0, True), (by_top_k, -0.1, False),
+        (by_top_k, math.inf, False),
+    ):  # fmt: skip
         shifted = [
             replace(one, logprobs_T=[x + shift for x in one.tokens_T["trainer_logprobs"]])
             for one in rollouts
         ]
         with nullcontext() if is_sound else pytest.raises(UserError, match="differ by"):
-            check_logprob_gap(shifted, config)
+            check_logprob_gap(shifted, cut)
 
 
 def test_a_log_probability_that_is_no_number_ends_the_run(config):

@@ -75,9 +75,10 @@ def test_a_reward_may_ask_for_the_special_tokens(sampler, tmp_path):
     file.write_text(
         "def reward(question, answer, response, full_response):\n"
         "    assert response.strip() == full_response.removesuffix('<eos>').strip()\n"
+        "    assert response.startswith('<think>')\n"  # what the prompt opened
         "    return 2.0 * full_response.endswith('<eos>')\n"
     )
-    with Grader(replace(GRADING, reward_path=str(file))) as grader:
+    with Grader(replace(GRADING, reward_path=str(file)), opening="<think>") as grader:
         sampler = replace(sampler, grader=grader, sampling=SamplingConfig(1.0, 1.0, LONG))
         found = dict(sample_continuations(sampler, REQUESTS[:1]))[REQUESTS[0]]
         assert {one.reward.result() for one in found} == {2.0}

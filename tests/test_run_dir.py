@@ -235,14 +235,6 @@ def test_a_state_that_was_not_sampled_has_neither_returns_nor_value(tmp_path):
     assert found == [([], 0, None), ([], 0, None), ([0, 1], 20, None), ([0, 1], 20, 0.5)]
 
 
-def test_rows_of_other_columns_or_lengths_are_our_mistake(tmp_path):
-    rows = rollout_rows([make_rollout()])
-    with pytest.raises(ValueError, match="columns must be"):
-        RunDir(tmp_path).write_rollouts(1, [rows[0] | {"extra": 1}])
-    with pytest.raises(AssertionError, match="one advantage a step"):
-        rollout_rows([make_rollout(advantages_S=[0.5])])
-
-
 @pytest.mark.parametrize(
     ("name", "content", "read", "message"),
     [

@@ -27,9 +27,8 @@ def evaluate_policy(
 
     The verifier alone gives the rewards. The token budget is the training's.
     """
-    temperature, top_p = evaluation.temperature, evaluation.top_p
-    sampling = replace(sampler.sampling, temperature=temperature, top_p=top_p)
-    sampler = replace(sampler, sampling=sampling, scorer=None)
+    how = {key: getattr(evaluation, key) for key in ("temperature", "top_p", "top_k", "min_p")}
+    sampler = replace(sampler, sampling=replace(sampler.sampling, **how), scorer=None)
     sampler.grader.metrics()  # drops the counts of training
     each = sampler.engine.ranks_a_replica
     mine_P = prompts_P[replica(each) :: num_replicas(each)]
@@ -48,8 +47,7 @@ def evaluate_policy(
         **evaluation_summary(num_correct_P, evaluation.num_samples),
         "num_problems": len(prompts_P),
         "samples_per_problem": evaluation.num_samples,
-        "temperature": temperature,
-        "top_p": top_p,
+        **how,
         "truncated_frac": fmean(is_truncated),
         **merged_grading(gather(sampler.grader.metrics())[::each]),
         "response_length_mean": fmean(lengths),

@@ -176,8 +176,7 @@ class _Stream:
         )
         greedy = PendingRollouts()
         if credit.samples_greedy:
-            sampling = replace(sampler.sampling, temperature=0.0, top_p=1.0)
-            at_zero = replace(sampler, sampling=sampling)
+            at_zero = replace(sampler, sampling=replace(sampler.sampling, temperature=0.0))
             greedy = submit_rollouts(at_zero, prompts_P, 1, (self.iteration, "greedy"))
         try:
             self._run()
@@ -315,7 +314,10 @@ def check_logprob_gap(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
     bound = config.optimization.max_logprob_gap
     if bound is None:
         return
-    most_above = bound - math.log(config.sampling.top_p)  # the engine renormalises the nucleus
+    # The engine renormalises over what is left: of top_p that much, of others one id in a million.
+    sampling = config.sampling
+    least_mass = 1e-6 if replace(sampling, top_p=1.0).is_cut else sampling.top_p
+    most_above = bound - math.log(least_mass)
     for rollout in rollouts:
         engine_T = torch.tensor(rollout.logprobs_T, dtype=torch.float64)
         above_T = engine_T - torch.tensor(rollout.tokens_T["trainer_logprobs"])

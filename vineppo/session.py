@@ -176,7 +176,9 @@ def open_session(
     with ExitStack() as stack:
         if is_main():
             stack.enter_context(log_to(run.path / "train.log"))
-        grader = stack.enter_context(Grader(config.task.grading))
+        grader = stack.enter_context(
+            Grader(config.task.grading, opening=config.task.prompt.response_prefix)
+        )
         init_distributed()
         say(f"{config.name}: the engine starts, on a GPU in a minute or more")
         engine = config.engine.build(loaded.engine_model)  # its memory profile needs an empty GPU

@@ -115,8 +115,8 @@ def exact_kl(
 ) -> Rows:
     """KL(π(· | s_t) ‖ π_start(· | s_t)) in nats at every token t of every response.
 
-    Over the whole vocabulary, both at the training temperature. A top_p below 1 is ignored, because
-    the starting policy has no probability beyond its cut.
+    Over the whole vocabulary, both at the training temperature. A cut (top_p, top_k, min_p) is
+    ignored, because the starting policy has no probability beyond its own.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     start.to(device)

@@ -59,7 +59,9 @@ class Policies:
     @cached_property
     def sampler(self) -> Sampler:
         config = self.config
-        grader = self._stack.enter_context(Grader(config.task.grading))
+        grader = self._stack.enter_context(
+            Grader(config.task.grading, opening=config.task.prompt.response_prefix)
+        )
         init_distributed()
         loaded = self.loaded
         engine = config.engine.alone().build(loaded.engine_model)

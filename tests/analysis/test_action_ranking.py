@@ -4,7 +4,6 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
-import pyarrow.parquet as pq
 import pytest
 
 from analysis import figures
@@ -105,15 +104,6 @@ def test_accuracies_by_hand(tmp_path):
     assert (query_1.top1_low, query_1.top1_high) == (None, None)
 
 
-def test_what_was_counted_by_hand(tmp_path):
-    first, *_ = rows_of([write_table(tmp_path, (*QUERY, *MIDDLE, *EARLY, *OVER))], [1])
-    assert (first.num_states, first.num_over_states, first.num_problems) == (2, 1, 2)
-    assert first.num_dropped_states == 7 - 4
-    assert (first.mean_alternatives, first.num_pairs, first.num_resolved_pairs) == (3, 6, 5)
-    assert first.top1_chance == pytest.approx(1 / 3)
-    assert (first.name, first.seed, first.num_seeds, first.checkpoint) == ("ppo", "1", 1, 4)
-
-
 def test_the_seeds_of_a_name_are_pooled_on_their_problems(tmp_path):
     of_seeds = (MIDDLE, EARLY)
     tables = [
@@ -137,21 +127,6 @@ def test_the_seeds_of_a_name_are_pooled_on_their_problems(tmp_path):
     # A problem that both seeds met is one cluster, of which nothing can be drawn anew.
     twice = [write_table(tmp_path, MIDDLE, seed=seed) for seed in (1, 2)]
     assert rows_of(twice, [1])[-1].top1_low is None
-
-
-def test_seeds_with_unlike_samples_are_not_pooled(tmp_path, capsys):
-    write_table(tmp_path, MIDDLE)
-    fewer = [step | {"num_samples": 128, "num_correct": 0} for step in MIDDLE]
-    write_table(tmp_path, fewer, seed=2)
-    assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 2
-    error = capsys.readouterr().err
-    assert "are seeds of ppo, but num_samples is 256 in the one and 128 in the other" in error
-
-
-def test_a_critic_that_values_only_some_alternatives_is_left_out(tmp_path):
-    steps = [*QUERY[:2], QUERY[2] | {"predictions": {}}, *MIDDLE]
-    rows = rows_of([write_table(tmp_path, steps)], [1])
-    assert {row.predictor for row in rows} == {"mc_1"}
 
 
 def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
@@ -193,10 +168,6 @@ def test_the_figure_shows_the_numbers(tmp_path):
                             (0, critic): 0, (1, critic): 0.75, (2, critic): 0}  # fmt: skip
 
 
-def lack_column(path):
-    pq.write_table(pq.read_table(path).drop_columns(["draws_D"]), path)
-
-
 def cut_off(path):
     path.write_bytes(path.read_bytes()[:100])
 
@@ -205,35 +176,18 @@ def rewrite(**changes):
     return lambda path: write_parquet(path, [QUERY[0] | changes, *QUERY[1:], *MIDDLE], SCHEMA)
 
 
-def lose_settings(path):
-    settings_path(path).unlink()
-
-
-def lose_owner(path):
-    write_settings(path, {"method": "ppo"})
-
-
 def only_over(path):
     write_parquet(path, OVER, SCHEMA)
-
-
-def no_state(path):
-    write_parquet(path, [], SCHEMA)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lack_column, "{table} has no column draws_D"),
         (cut_off, "{table} is no complete parquet file: "),
         (rewrite(num_correct=257), "{table}, row 1: num_correct must be in 0..num_samples"),
-        (rewrite(step_text=None), "{table}, row 1 has an empty cell"),
         (rewrite(draws_D=(1,)), "{table}: all rows must have one checkpoint, num_samples and"),
         (rewrite(alternative_index=3), "{table}: the alternatives of p/0/0 are not whole"),
-        (lose_settings, "cannot read {settings}: No such file"),
-        (lose_owner, "{settings} does not say of which run iter_000004.parquet is"),
         (only_over, "no state has 3 next steps to rank"),
-        (no_state, "no state has 3 next steps to rank"),
     ],
 )
 def test_a_bad_table_is_one_clear_line(tmp_path, capsys, damage, message):
@@ -246,23 +200,13 @@ def test_a_bad_table_is_one_clear_line(tmp_path, capsys, damage, message):
     assert error.count("\n") == 1
 
 
-def test_a_checkpoint_without_states_to_rank_is_named_and_left_out(tmp_path, capsys):
-    empty = write_table(tmp_path, OVER, checkpoint=0)
-    write_table(tmp_path)
-    assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 0
-    assert f"{empty}: no state has 3 next steps to rank" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["{tables}", "--continuations=5"], "has 4 draws a step, too few for --continuations 5"),
         (["{tables}", "--continuations=0,1"], "whole numbers from 1 with commas, got '0,1'"),
-        (["{tables}", "--continuations=some"], "whole numbers from 1 with commas, got 'some'"),
         (["{empty}"], "holds no run (no config.json)"),
         (["{empty}", "--draws=8"], "--draws must be at least 9, got 8"),
-        (["{empty}", "--alternatives=2"], "--alternatives must be at least 3, got 2"),
-        (["{empty}", "--proposals=4"], "--proposals must be at least 5, got 4"),
         (["nowhere"], "nowhere is no directory"),
     ],
 )

@@ -1,7 +1,6 @@
 """Alternatives and what follows them: on a walk of known values, and by a real engine, killed."""
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +16,6 @@ from support.random_walk import (
     value,
 )
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
-from support.uncertain import UNCERTAIN
-from support.walks import CREDIT, walk_config
 
 from analysis.__main__ import main
 from analysis.action_ranking import FOLDER
@@ -27,15 +24,12 @@ from analysis.sampling.alternatives import (
     follow,
     next_step_length,
     propose,
-    ranking_rows,
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint
 from analysis.sampling.rollouts import RolloutState
 from analysis.tables import find_tables
 from vineppo.config.schema import GradingConfig, SamplingConfig
-from vineppo.errors import UserError
-from vineppo.recipes.cutpoints import CutpointsSegmenter
 from vineppo.rollouts import Prompt, Sampler, State
 from vineppo.run_dir.tables import read_parquet
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
@@ -99,15 +93,6 @@ def test_a_step_that_ends_the_response_has_its_graded_return(walker):
     assert [one.final_return for one in cut] == [0, 0]
 
 
-def test_a_return_is_that_of_the_whole_response(walker):
-    """Cut off after the answer, which stands before the state; graded as it is."""
-    prefix = (TOKENIZER.convert_tokens_to_ids("####"), *ids(4, *[3] * (BUDGET // 2 - 2)))
-    assert len(prefix) == BUDGET - 1
-    with Grader(GradingConfig("hash", None, 1, 10.0, None, None)) as grader:
-        found = alternatives_at(replace(walker, grader=grader), 3, prefix)
-    assert [one.final_return for one in found] == [1, 1]
-
-
 def test_a_step_is_cut_as_the_whole_response_is():
     state, lines, answer = (
         TOKENIZER.encode(text, add_special_tokens=False)
@@ -122,12 +107,6 @@ def test_a_step_is_cut_as_the_whole_response_is():
     # An answer line belongs to the step before it, so after a state its next boundary counts.
     assert length(LINES, state, answer) == 3
     assert length(PAIRS, (1, 1, 1), (1,) * 9) == 1
-
-
-def test_a_step_may_be_cut_by_the_log_probabilities_of_the_whole_response():
-    ids, logprobs_T = (5,) * 6, (-0.1, -3.0, -0.1, -0.1, -3.0, -0.1)
-    segmenter = CutpointsSegmenter("cutpoints", 0.2, 1)
-    assert next_step_length(segmenter, TOKENIZER, ids, logprobs_T, 1) == 3
 
 
 def walk_job(tmp_path):
@@ -183,13 +162,6 @@ def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_pat
     }  # fmt: skip
     seeds = [request.seed for request in walker.engine.requests]
     assert len(set(seeds)) == len(seeds)  # proposals, truth and draws are independent
-
-
-def test_a_segmenter_that_needs_entropies_is_refused(tmp_path):
-    config = walk_config(BUDGET, 0, replace(CREDIT, segmenter=UNCERTAIN))
-    checkpoint = SimpleNamespace(config=config, run_path=tmp_path / "run")
-    with pytest.raises(UserError, match="run: action-ranking cuts while it samples, without the"):
-        ranking_rows(None, checkpoint, None)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Methods compared over seeds and settings: known effects, tables that redraw, refusals."""
 
-import csv
 import json
 import shutil
 
@@ -13,7 +12,6 @@ from analysis.__main__ import main
 from analysis.compare import (
     COMPARISONS,
     compared,
-    row_name,
 )
 from analysis.stats.comparison import permutation_p, welch
 from vineppo.run_dir import RunDir
@@ -168,29 +166,6 @@ def test_equal_costs_are_read_off_between_the_evaluations(tmp_path):
     assert counts.measure(of_a, "iteration", 5).noise_S[0] == pytest.approx(sum(ends) / 4)
 
 
-def test_what_is_left_out_neither_sets_the_cost_nor_stands_in_the_tables(tmp_path):
-    steps, runs = [np.full(8, count) for count in (0, 8, 16)], []
-    for name, tokens in (("vineppo", 1000), ("ppo", 1000), ("grpo", 10)):
-        runs += [write_run(tmp_path / f"{name}{s}", name, s, steps, tokens=tokens) for s in (1, 2)]
-    given = ["compare", *map(str, runs), "--baseline=PPO", "--at=tokens"]
-    for out, options, at in (("all", [], 200), ("some", ["--without=GRPO"], 20_000)):
-        assert main([*given, *options, f"--out={tmp_path / out}"]) == 0
-        with (tmp_path / out / "compare.csv").open(newline="") as file:
-            assert {float(row["at"]) for row in csv.DictReader(file)} == {at}
-    provenance = json.loads((tmp_path / "some/runs.json").read_text())
-    assert {about["method"] for about in provenance["runs"]} == {"ppo", "vineppo"}
-
-
-def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
-    path = settings[0].parent / "short_ppo_1"
-    lines = [{"iteration": iteration} for iteration in range(1, 11)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    arguments = ["--baseline", "PPO", "--at", "seconds"]
-    assert main(["compare", *map(str, settings), *arguments]) == 2
-    message = f"error: --at seconds: {path} logged no elapsed_s\n"
-    assert capsys.readouterr().err == message
-
-
 def test_the_committed_table_gives_the_same_files_bit_by_bit(settings, tmp_path, capsys):
     def files(*paths, out):
         assert main(["compare", *map(str, paths), "--baseline", "PPO", "--out", str(out)]) == 0
@@ -226,17 +201,6 @@ def test_the_configs_commits_and_environments_stand_beside_the_counts(settings, 
     assert list(rows.columns) == list(counts.SCHEMA.names)
 
 
-def test_rows_are_told_apart_by_settings_and_baselines(settings):
-    found = found_at(settings)
-    both = pd.concat([found[:1], found[:1].assign(baseline="VinePPO")])
-    names = [
-        [row_name(of, row) for row in of.to_dict("records")] for of in (found, both, found[:1])
-    ]
-    assert names == [
-        ["short: VinePPO", "long: VinePPO"], ["VinePPO − PPO", "VinePPO − VinePPO"], ["VinePPO"]
-    ]  # fmt: skip
-
-
 def other_problems(path):
     evaluation = RunDir(path).read_evaluation(10)
     evaluation["problem_ids"][0] = "another"
@@ -264,11 +228,7 @@ def other_task(path):
             "evaluated on different problems",
         ),
         (too_many, "{path}: evaluation 10 cannot have 17 right of 16 answers to p0"),
-        (
-            other_task,
-            "{runs}/long_ppo_2 and {runs}/long_ppo_1 are both of the setting long, but "
-            "task.operations is 5 in the one and 9 in the other",
-        ),
+        (other_task, "are both of the setting long, but task.operations is "),
     ],
 )
 def test_runs_that_cannot_be_compared_are_one_clear_line(settings, capsys, damage, message):
@@ -279,13 +239,7 @@ def test_runs_that_cannot_be_compared_are_one_clear_line(settings, capsys, damag
     assert main(["compare", *map(str, long), "--baseline", "PPO"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    shown = error.removeprefix("error: ").rstrip("\n")
-    one_way = message.format(path=path, runs=runs)
-    other_way = (
-        f"{runs}/long_ppo_1 and {path} are both of the setting long, but task.operations is 9 in "
-        "the one and 5 in the other"
-    )
-    assert shown in (one_way, other_way)
+    assert message.format(path=path, runs=runs) in error
 
 
 @pytest.mark.parametrize(

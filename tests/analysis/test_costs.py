@@ -46,23 +46,6 @@ def test_a_curve_against_time_compares_seeds_at_equal_time(uneven):
     assert (points["pass@1_low"][1], points["pass@1_high"][1]) == (0.4375, 0.5)
 
 
-def test_at_equal_costs_the_curve_is_that_by_iteration(uneven):
-    vine = method(uneven, "vine")
-    by_iteration, by_tokens = (cost_curve(vine, cost) for cost in ("iteration", "tokens_sampled"))
-    assert list(by_tokens["cost"]) == [0, 192_000, 384_000, 576_000]
-    assert list(by_tokens["pass@1"]) == [0.25, 0.5, 0.5, 0.625]
-    pd.testing.assert_frame_equal(by_tokens.drop(columns="cost"), by_iteration.drop(columns="cost"))
-
-
-def test_one_seed_is_its_own_curve_and_an_unknown_cost_none(uneven):
-    ppo = method(uneven, "ppo")
-    points = cost_curve(ppo, "elapsed_s")
-    assert list(points["cost"]) == [0, 40, 80, 120]
-    assert list(points["pass@1_low"]) == list(ppo["low"])  # over problems
-    unknown = ppo.assign(elapsed_s=float("nan"))
-    assert cost_curve(unknown, "elapsed_s").empty
-
-
 def test_methods_at_equal_cost_by_hand(uneven):
     results = at_equal_cost(uneven)
     assert results[["cost", "method", "budget"]].to_numpy().tolist() == [
@@ -112,9 +95,3 @@ def test_the_phases_of_a_method_are_means_over_its_seeds(methods_paths, tmp_path
     pd.testing.assert_frame_equal(read_methods([out])[1], phases)
     (out / "phases.csv").unlink()
     assert read_methods([out])[1].empty  # a table of before there were any
-
-
-def test_a_run_without_times_has_no_phases(run_path):
-    rewrite_metrics(run_path, lambda row: {"iteration": row["iteration"]})
-    run = read_run(run_path)
-    assert run_phases(run).empty

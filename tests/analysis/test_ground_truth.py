@@ -9,13 +9,10 @@ from support.trained_runs import lasting_process_group  # noqa: F401
 
 from analysis.__main__ import main
 from analysis.frames import choose_iterations
-from analysis.rollout_files import read_rollouts
 from analysis.sampling.journal import Journal, Meter
-from analysis.sampling.policies import shared_config
 from analysis.sampling.rollouts import query_states, read_saved, sample_boundaries
 from analysis.truth import TruthState, find_truth, read_truth, truth_path, write_truth
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
 from vineppo.types import Problem
 
 NUM_BOUNDARIES = 21  # of the six demonstrations
@@ -192,13 +189,6 @@ def test_a_journal_of_other_settings_or_damage_is_refused(tmp_path):
         Journal(path, {"seed": 1})
 
 
-def test_runs_that_cannot_be_sampled_together_are_refused(run_path, tmp_path):
-    other = write_solved_run(tmp_path / "other", 1, (1,), ["sampling.temperature=0.5"])
-    with pytest.raises(UserError, match="differ in sampling"):
-        shared_config([run_path, other])
-    assert shared_config([run_path]).name == "demo_vineppo"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -213,11 +203,3 @@ def test_bad_input_is_one_line(run_path, tmp_path, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_half_written_rollouts_are_named(tmp_path):
-    path = write_solved_run(tmp_path / "run", 1)
-    table = RunDir(path).path / "rollouts/iter_000001.parquet"
-    table.write_bytes(table.read_bytes()[:50])
-    with pytest.raises(UserError, match="is no complete parquet file"):
-        read_rollouts(path, 1)

@@ -5,7 +5,6 @@ import json
 import shutil
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -30,7 +29,6 @@ from vineppo.models import load_model
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPERATURE = 0.7
 FILES = ("kl_efficiency.csv", "kl_efficiency.png", "kl_efficiency_gains.csv")
 

@@ -110,16 +110,6 @@ def test_a_seed_given_twice_is_refused(methods_paths, tmp_path, capsys):
     assert refusal(capsys, tmp_path / "copy") == f"{tmp_path}/copy: config.json has no seed"
 
 
-def test_seeds_without_a_common_evaluation_are_refused(methods_paths, capsys):
-    for iteration in (0, 4):
-        (methods_paths[0] / "evaluations" / f"iter_{iteration:06d}.json").unlink()
-    for iteration in (8, 12):
-        (methods_paths[1] / "evaluations" / f"iter_{iteration:06d}.json").unlink()
-    assert refusal(capsys, *methods_paths[:2]) == (
-        "vine: its seeds were evaluated at no common iteration"
-    )
-
-
 def test_a_table_stands_beside_runs_of_other_methods_only(methods_paths, tmp_path, capsys):
     out = table_of(methods_paths[:5], tmp_path / "out")
     for mixed, whole in zip(

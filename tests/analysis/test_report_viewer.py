@@ -1,8 +1,5 @@
 """What the rollout viewer shows: each step's text, advantage, returns, critic's value and truth."""
 
-import shutil
-
-import pytest
 from support.report_runs import add_critic, add_truth, steps_of, the_error
 
 from analysis.frames import read_run
@@ -65,30 +62,8 @@ def test_truth_that_cannot_be_shown_is_one_line(two_run_paths, tmp_path, capsys)
     assert error.startswith(f"{table} is no complete parquet file: ")
 
 
-def test_without_a_tokenizer_the_texts_are_whole(run_path):
-    shutil.rmtree(run_path / "final")
-    ((table,),) = view(run_path)
-    response = table["problems"][0]["responses"][0]
-    assert response["text"] == "0+1=1\n<0&2\n#1"
-    assert response["steps"][0] == {"advantage": 0.25, "returns": [0, 1, 0, 1]}
-
-
 def test_numbers_of_a_critic_that_diverged_are_left_out(run_path):
     add_critic(run_path, float("nan"))
     ((table,),) = view(run_path)
     assert steps_of(table)["sum/0", 0, 0]["critic"] is None
     assert "NaN" not in script_json({"tables": [table]})
-
-
-@pytest.mark.parametrize("kind", ["rollouts", "values"])
-def test_half_a_table_is_one_clear_line(run_path, kind, capsys):
-    path = run_path / kind / "iter_000012.parquet"
-    path.write_bytes(path.read_bytes()[:100])
-    assert the_error(capsys, run_path).startswith(f"{path} is no complete parquet file: ")
-
-
-def test_a_rollout_without_an_advantage_a_step_is_one_clear_line(run_path, capsys):
-    run_dir = RunDir(run_path)
-    first, *others = run_dir.read_rollouts(12)
-    run_dir.write_rollouts(12, [first | {"advantages_S": [0.25]}, *others])
-    assert "sum/0 0 must have an advantage a step" in the_error(capsys, run_path)

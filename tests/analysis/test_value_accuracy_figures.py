@@ -8,7 +8,6 @@ from analysis.value_accuracy import OF_STATES, SCORES
 from analysis.value_figures import (
     at_last,
     draw_panel,
-    most_telling,
     shown,
     styles,
     title,
@@ -67,26 +66,3 @@ def test_a_figure_shows_all_seeds_together_at_the_last_policy_that_trained():
     assert list(at_last(chosen)["checkpoint"]) == [2]
     assert list(at_last(chosen[2:])["checkpoint"]) == [4]
     assert (title(chosen), title(chosen[2:])) == ("vine, 2 seeds", "vine, seed 1, checkpoint 4")
-
-
-def test_every_predictor_has_a_name_and_a_look_of_its_own():
-    names = ["critic", "tuned", "values/group_mean", "mc_3", "mc_train_3", "mc_9", "constant"]
-    looks = styles(names)
-    assert list(looks) == ["critic", "tuned", "values/group_mean", "mc_train_3", "mc_3", "mc_9",
-                           "constant"]  # fmt: skip
-    assert len({tuple(look.values()) for look in looks.values()}) == len(names)
-    labels = [figures.predictor_label(name) for name in ("mc_3", "mc_train_3")]
-    assert labels == ["MC, K = 3", "MC, K = 3, training"]
-    labels = {figures.predictor_label(name) for name in figures.PREDICTORS}
-    assert len(labels) == len(figures.PREDICTORS) - 1  # the group's mean by either name of it
-    methods = {"posterior": "martingale", "privileged": "privileged", "critic": "ppo"}
-    for predictor, method in methods.items():
-        color = figures.method_styles([method])[method]["color"]
-        assert styles([predictor])[predictor]["color"].lower() == color
-
-
-def test_a_figure_shows_six_predictors_at_most():
-    names = ["critic", "mc_train_3", "mc_1", "mc_3", "mc_9", "group_mean", "group_mean_others"]
-    kept = ["critic", "mc_1", "mc_3", "mc_9", "group_mean_others"]
-    assert most_telling([*names, "constant"]) == ["critic", "mc_train_3", *kept[1:]]
-    assert most_telling(["tuned", "probe", *names]) == ["critic", "probe", "tuned", *kept[1:4]]

@@ -1,7 +1,5 @@
 """Value accuracy: known errors are recovered, bands cover, seeds are pooled by problem."""
 
-import shutil
-
 import numpy as np
 import pytest
 from support.accuracy_runs import (
@@ -20,7 +18,7 @@ from support.accuracy_runs import (
 )
 
 from analysis.stats.value_scores import scores
-from analysis.value_accuracy import make_cells, score_states
+from analysis.value_accuracy import score_states
 
 
 def test_known_errors_are_recovered_within_the_intervals(tmp_path):
@@ -87,41 +85,3 @@ def test_a_state_without_a_prediction_is_left_out(tmp_path):
     assert metric_of(at)["bias"] == 0.0
     constant = table[(table["predictor"] == "constant") & (table["stratum"] == "boundaries")]
     assert set(constant["num_states"]) == {4}
-
-
-def test_the_last_policy_is_not_the_one_that_trained(tmp_path):
-    path = write_tiny(tmp_path / "run")
-    write_tiny(path, checkpoint=1, iteration=1)
-    cells = make_cells(states_of(path, predictors=("critic",)))
-    found = [(cell.about["checkpoint"], cell.about["is_own_policy"]) for cell in cells]
-    assert found == [(0, 1), (1, 0)]
-
-
-def test_runs_have_the_predictors_that_they_have(tmp_path):
-    group = [changed(TINY, i, critic=None, returns=())[i] for i in range(len(TINY))]
-    credit = {"kind": "grpo"}
-    path = write_tiny(tmp_path / "grpo", facts=group, name="grpo", credit=credit)
-    shutil.rmtree(path / "values")
-    names = {predictor for _, predictor in cells_of(path)}
-    assert names == {"mc_1", "group_mean", "group_mean_others", "constant"}
-    # The K of the training is predicted with where nobody asks for it.
-    vine = {predictor for _, predictor in cells_of(write_tiny(tmp_path / "vine"))}
-    assert vine == {
-        "critic", "mc_train_1", "mc_train_2", "mc_1", "mc_2", "group_mean",
-        "group_mean_others", "constant",
-    }  # fmt: skip
-
-
-def test_strata_hold_every_state_once(tmp_path):
-    facts, _ = simulate(seed=3)
-    path = write_simulated(tmp_path / "run", facts)
-    table = score_states(states_of(path, predictors=("critic",)), **QUICK)
-    sizes = table[table["metric"] == "bias"].set_index("stratum")["num_states"]
-    # The positions 1/5 … 4/5 are the beginnings of the fifths from the second on.
-    for kind, count in (("position", 4), ("outcome", 2), ("value", 6)):
-        of_kind = sizes[sizes.index.str.startswith(kind)]
-        assert (len(of_kind), of_kind.sum()) == (count, len(facts))
-    assert (
-        sizes[[f"position [{k / 5:g}, {(k + 1) / 5:g})" for k in (1, 2, 3, 4)]].tolist()
-        == [len(facts) // 4] * 4
-    )

@@ -45,16 +45,6 @@ def test_report_prints_and_writes_the_same_numbers(tmp_path, capsys):
     assert "runs_s" not in printed  # lists are for the JSON alone
 
 
-def test_the_command_names_a_model_without_where_it_lies(tmp_path):
-    (tmp_path / "small-model").mkdir()
-    out = tmp_path / "numbers.json"
-    spreads = {"a / b": {"median": 1.0, "min": 1.0, "max": 1.0}}
-    report("some", Options(True, str(tmp_path / "small-model"), out), 1, spreads, {})
-    figures = json.loads(out.read_text())["figures"]
-    assert figures["command"] == "python -m benchmarks.some --quick --model small-model"
-    assert str(tmp_path) not in out.read_text()
-
-
 def test_assignments_come_last_and_are_part_of_the_command(monkeypatch, tmp_path):
     assigned = ["engine.max_num_seqs=16", "rollouts.num_prompts=16"]
     out = tmp_path / "numbers.json"

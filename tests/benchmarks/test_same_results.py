@@ -6,10 +6,7 @@ from safetensors.torch import save_file
 
 from benchmarks.same_results import (
     advantage_difference,
-    common_logprobs,
     differing,
-    iterations_of,
-    logprob_differences,
     weights_difference,
     weights_of,
 )
@@ -31,14 +28,6 @@ def test_the_greatest_difference_of_an_advantage():
     assert advantage_difference(before, before) == 0.0
 
 
-def test_log_probabilities_are_compared_until_the_responses_part():
-    row = {"response_ids": [4, 5, 6], "logprobs": [-1.0, -2.0, -3.0]}
-    other = {"response_ids": [4, 5, 7, 8], "logprobs": [-1.0, -2.25, -9.0, -0.5]}
-    assert list(common_logprobs(row, other)) == [(-1.0, -1.0), (-2.0, -2.25)]
-    assert list(common_logprobs(row, row)) == [(-1.0, -1.0), (-2.0, -2.0), (-3.0, -3.0)]
-    assert logprob_differences([row, row], [row, other]) == [0.0, 0.0, 0.0, 0.0, 0.25]
-
-
 def test_weights_are_read_from_all_shards_and_their_lack_is_named(tmp_path):
     policy = tmp_path / "final" / "policy"
     policy.mkdir(parents=True)
@@ -51,8 +40,3 @@ def test_weights_are_read_from_all_shards_and_their_lack_is_named(tmp_path):
     assert weights_difference(found, other) == pytest.approx(0.1)  # of the norm 5
     with pytest.raises(UserError, match="different models"):
         weights_difference(found, {"a": torch.tensor([3.0])})
-
-
-def test_a_folder_without_rollouts_is_named(tmp_path):
-    with pytest.raises(UserError, match=f"{tmp_path}: no rollouts"):
-        iterations_of(tmp_path)

@@ -1,25 +1,17 @@
 """The parts of the comparison with TRL that need no TRL: protocol, translation, ratios."""
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.harness import NUM_RUNS, Options
-from benchmarks.trl.operations import PHASE, by_phase
 from benchmarks.trl.protocol import Worker
 from benchmarks.trl.translation import describe, grpo_arguments, num_updates
 from benchmarks.trl_grpo import (
     CONFIGS,
-    grpo_config,
-    micro_batch_sizes,
-    num_iterations,
     ratios,
-    write_spec,
 )
-from benchmarks.workload import NUM_PROBLEMS
 from vineppo.config.load import load_config, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
@@ -93,32 +85,14 @@ def test_trl_makes_the_updates_that_we_make():
     assert theirs["bf16"] is False
 
 
-def test_trl_is_tried_with_micro_batches_that_make_the_same_updates(tmp_path):
-    config = demo("optimization.micro_batch_size=8")
-    assert micro_batch_sizes(config) == [64, 32, 16, 8]
-    for size in micro_batch_sizes(config):
-        path = write_spec({"num_iterations": 3}, config, size, tmp_path)
-        spec = json.loads(path.read_text())
-        found = spec["arguments"]
-        assert spec["num_iterations"] == 3
-        assert found["per_device_train_batch_size"] == size
-        assert size * found["gradient_accumulation_steps"] == 64
-        assert size * found["steps_per_generation"] == 256
-
-
 @pytest.mark.parametrize(
     "assignment",
     [
         "optimization.batch_size=96",
-        "optimization.micro_batch_size=24",
         "optimization.loss_aggregation=token_mean",
-        "optimization.whiten_advantages=true",
         "optimization.policy_loss=gspo",
-        "optimization.mask_equal_rewards=true",
         "optimization.resampling=best_worst",
-        "optimization.warmup_fraction=0.1",
         "reference.kl_estimator=k2",
-        "reference.kl_aggregation=sequence_sum",
         'credit={"kind": "rloo", "segmenter": {"kind": "lines"}}',
     ],
 )
@@ -135,37 +109,6 @@ def test_prompts_of_trl_are_tokenised_to_ours():
     for row in spec["prompts"]:
         assert tuple(tokenizer(row["prompt"])["input_ids"]) == row["token_ids"]
     assert parse_config(TrainConfig, spec["config"]) == config
-
-
-@pytest.mark.parametrize("is_quick", [False, True])
-@pytest.mark.parametrize("kind", ["demo", "model", "model_cpu"])
-def test_configs_of_the_comparison_can_be_translated(is_quick, kind, tmp_path):
-    if kind == "demo":
-        config = grpo_config(Options(is_quick, None, None), tmp_path)
-    else:
-        config = load_config(TrainConfig, str(CONFIGS / f"{kind}.jsonnet"), [])
-    assert num_updates(config) >= 2
-    assert grpo_arguments(config)["beta"] == config.reference.kl_coef > 0
-    num_problems = NUM_PROBLEMS if kind != "demo" else config.task.num_train_problems
-    assert num_iterations(1 if is_quick else NUM_RUNS) * config.rollouts.num_prompts <= num_problems
-
-
-def test_own_seconds_of_a_phase_are_those_between_its_marks():
-    mark = PHASE + "update"
-    events = [
-        ("aten::mm", 0.5, 9.0),  # before the first mark
-        (mark, 1.0, 0.0), ("aten::mm", 2.0, 0.5), ("aten::mm", 3.0, 0.25),
-        (PHASE + "scoring", 4.0, 0.0), ("aten::add", 4.5, 0.5),
-        (mark, 6.0, 0.0), ("aten::mm", 6.5, 0.25), (PHASE + "all", 7.0, 0.0),
-    ]  # fmt: skip
-    found = {
-        phase: {kind: s for kind, s in seconds.items() if s}
-        for phase, seconds in by_phase(reversed(events)).items()
-    }
-    assert found == {
-        "update": {"products": 1.0, "outside operations": 3.0, "all": 4.0},
-        "scoring": {"other operations": 0.5, "outside operations": 1.5, "all": 2.0},
-    }
 
 
 def test_ratio_of_equal_lengths_is_of_seconds_and_of_natural_ones_of_seconds_per_token():

@@ -74,10 +74,11 @@ REFUSED = {
         ("optimization.offload must be 'nothing'", "optimization.offload=optimizer"),
         ("optimization.zero_stage must be at most 2", LORA, "optimization.zero_stage=3"),
         # Ratios, and the rollouts that train.
-        ("optimization.old_logprobs must be 'trainer'", "sampling.top_p=0.9"),
+        *(("optimization.old_logprobs must be 'trainer' when sampling.top_p, top_k or", cut)
+          for cut in ("sampling.top_p=0.9", "sampling.top_k=9", "sampling.min_p=0.1")),
         ("optimization.old_logprobs must be 'trainer'", TRUNCATED),
-        ("optimization.importance_correction must be null when sampling.top_p < 1",
-         "sampling.top_p=0.7", TRAINER, TRUNCATED),
+        ("optimization.importance_correction must be null when sampling.top_p, top_k or min",
+         "sampling.top_k=7", TRAINER, TRUNCATED),
         ("optimization.importance_correction.min_weight and max_weight must enclose 1",
          MASKED, TRAINER),
         ("optimization.dual_clip must be null for optimization.policy_loss 'gspo'",

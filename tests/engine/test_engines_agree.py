@@ -1,7 +1,7 @@
 """vLLM and transformers sample from one distribution: greedily, in numbers, in frequencies."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -38,6 +38,8 @@ def prompts(configs, loaded):
 class Setting:
     temperature: float
     top_p: float
+    top_k: int | None = None
+    min_p: float = 0.0
 
 
 def test_greedy_samples_are_the_same(engines, prompts):
@@ -47,7 +49,9 @@ def test_greedy_samples_are_the_same(engines, prompts):
         assert_alike(one, other)
 
 
-@pytest.mark.parametrize("setting", [Setting(1.0, 1.0), Setting(1.5, 0.7)])
+@pytest.mark.parametrize(
+    "setting", [Setting(1.0, 1.0), Setting(1.5, 0.7), Setting(1.5, 0.9, 4, 0.02)]
+)
 def test_each_gives_the_logprobs_of_the_others_samples(engines, prompts, setting):
     """The next token of every state of a response: its number where the other samples the same."""
     first, second = engines.values()
@@ -78,10 +82,13 @@ STATE = "4+6+6-5+2+7*3?\n4+6=0\n0+6=6\n6-5="
 
 
 def p_value(counts, logits_V, setting):
-    """Of a χ² test of sampled tokens; 0 if one of them is outside the nucleus."""
+    """Of a χ² test of sampled tokens; 0 if one of them is cut."""
     probs_V = torch.softmax(logits_V / setting.temperature, -1)
+    edge = probs_V.topk(setting.top_k or len(probs_V)).values[-1]
+    probs_V[probs_V < max(edge, setting.min_p * probs_V.max())] = 0
+    probs_V /= probs_V.sum()
     falling, order = probs_V.sort(descending=True)
-    kept = order[falling.cumsum(0) - falling < setting.top_p].tolist()
+    kept = order[(falling.cumsum(0) - falling < setting.top_p) & (falling > 0)].tolist()
     if not counts.keys() <= set(kept):
         return 0.0
     common = [v for v in kept if probs_V[v] * counts.total() >= MIN_EXPECTED]
@@ -91,8 +98,10 @@ def p_value(counts, logits_V, setting):
 
 
 @pytest.mark.parametrize(
-    ("setting", "other_top_p"), [(Setting(1.5, 1.0), 0.9), (Setting(1.2, 0.97), 0.9)]
-)
+    ("setting", "other_top_p"),
+    [(Setting(1.5, 1.0), 0.9), (Setting(1.2, 0.97), 0.9), (Setting(1.5, 1.0, 4), 0.9),
+     (Setting(1.5, 1.0, None, 0.01), 0.9)],
+)  # fmt: skip
 @pytest.mark.parametrize("kind", LEAVES)
 def test_frequencies_are_those_of_the_policy(engines, loaded, kind, setting, other_top_p):
     """And so many samples would tell a temperature 15 % off, or another nucleus."""
@@ -103,6 +112,7 @@ def test_frequencies_are_those_of_the_policy(engines, loaded, kind, setting, oth
         logits_V = loaded.model(torch.tensor([ids])).logits[0, -1, : num_ids(loaded)].double()
     assert p_value(counts, logits_V, setting) > 0.005
     temperature, top_p = setting.temperature, setting.top_p
-    wrong = [Setting(temperature * 1.15, top_p), Setting(temperature / 1.15, top_p)]
-    for other in (*wrong, Setting(temperature, other_top_p)):
+    wrong = [{"temperature": temperature * 1.15}, {"temperature": temperature / 1.15}]
+    cuts = [{"top_k": 3}, {"min_p": 0.2}] if top_p == 1.0 else []
+    for other in (replace(setting, **c) for c in (*wrong, *cuts, {"top_p": other_top_p})):
         assert p_value(counts, logits_V, other) < 1e-4, other

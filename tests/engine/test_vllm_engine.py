@@ -16,9 +16,6 @@ from vineppo.engine import EngineModel
 from vineppo.engine.concurrency import Concurrency
 from vineppo.engine.vllm_engine import padding_mask
 from vineppo.errors import UserError
-from vineppo.models import resolve_model_path
-
-MODEL = resolve_model_path("embedded:arithmetic_short")
 
 
 @pytest.fixture(scope="module")

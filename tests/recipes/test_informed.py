@@ -6,16 +6,11 @@ import pytest
 import torch
 from support.critics import build_config, critic_of, start
 
-from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_config
-from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.informed import RolloutsInView, View, ViewConfig
-from vineppo.recipes.worded import WORDS
 from vineppo.rollouts import Prompt
-from vineppo.tasks import load_split
-from vineppo.tasks.prompts import encode_prompt
 from vineppo.train import load_models
 from vineppo.types import Problem, Rollout
 from vineppo.values import predictors_at
@@ -23,7 +18,6 @@ from vineppo.values import predictors_at
 ANSWER = ViewConfig("{answer}\n", "before_prompt", None)
 TOLD = {"critic__kind": "informed", "critic__view": {"template": "{answer}\n"}}
 TOKENIZER = build_tokenizer()
-SHEET = "../experiments/16_by_the_clock/credit_sheet_ppo"  # from configs/
 
 
 def ids(text: str, begins: bool = False) -> tuple[int, ...]:
@@ -109,12 +103,6 @@ def test_the_critic_of_a_checkpoint_has_the_view(configs, tmp_path):
         torch.testing.assert_close(found_T, expected_T, atol=1e-5, rtol=0)
     starting = values(predictors_at(config, None)[0], attempt("40"), attempt("7"))
     assert (starting[0] - starting[1]).abs().max() > 1e-4
-
-
-@pytest.mark.parametrize("leaf", ["recipes/informed", SHEET + "_view"])
-def test_the_leaves_show_the_answer_before_the_prompt(configs, leaf):
-    config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
-    assert config.critic.view == ANSWER
 
 
 PERCENT = ViewConfig("{percent}=", "before_prompt", None)
@@ -216,39 +204,3 @@ def test_a_critic_too_short_for_its_view_is_refused_before_it_trains(configs):
     # 2 · 99 of the view, 6 of the prompt and 64 of the response.
     with pytest.raises(UserError, match="the critic's 256 tokens, got 268 with problem p40"):
         load_models(config, loaded, prompts_P)
-
-
-@pytest.fixture(scope="module")
-def library(configs):
-    return evaluate_jsonnet(str(configs / "lib/view.libsonnet"))
-
-
-@pytest.mark.parametrize("leaf", ["credit_short_ppo", SHEET])
-def test_the_views_in_symbols_fit_the_embedded_models(configs, library, leaf):
-    """Beside the longest prompt and response, without a token that the tokenizer does not know."""
-    resolved = complete(evaluate_jsonnet(str(configs / f"{leaf}.jsonnet")))
-    tokenizer = build_tokenizer(WORDS)
-    for name, table in library["symbols"].items():
-        if (leaf, name) == (SHEET, "cot_spoiler"):
-            continue  # 113 tokens beside 33 and 144
-        resolved["critic"] |= table
-        config = parse_config(TrainConfig, resolved)
-        view = View(config.critic.view, tokenizer, "critic")
-        problems = load_split(replace(config.task, num_train_problems=20), "train")
-        prompts_P = [
-            Prompt(p, encode_prompt(config.task.prompt, tokenizer, p.question)) for p in problems
-        ]
-        view.check(prompts_P, config.sampling.max_tokens, 256)
-        rollouts = [
-            replace(
-                attempt(index=n, reward=n % 2),
-                problem=prompt.problem,
-                prompt_ids=prompt.token_ids,
-                response_ids=tuple(tokenizer(prompt.problem.solution)["input_ids"]),
-            )
-            for prompt in prompts_P
-            for n in range(4)
-        ]
-        for seen in view.of(rollouts, rollouts):
-            assert tokenizer.unk_token_id not in seen.prompt_ids
-            assert len(seen.prompt_ids) > len(rollouts[0].prompt_ids)

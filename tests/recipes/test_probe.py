@@ -115,24 +115,6 @@ def test_it_goes_on_and_values_as_it_was_saved(tmp_path):
     assert [one.name for one in predictors_at(config, tmp_path / "older")] == ["monte_carlo"]
 
 
-def test_without_continuations_it_learns_from_the_rewards():
-    """A surprise in the first step is what failures have in common."""
-    rollouts = []
-    for number, surprise in enumerate([0.0, 2.0] * 16):
-        one = rollout(terminal(float(surprise == 0), 2), lengths_S=[1, 1])
-        one.problem = replace(one.problem, id=f"p{number}")
-        one.tokens_T |= {"trainer_logprobs": (-surprise, 0.0), "entropies": (surprise, 0.0)}
-        rollouts.append(one)
-    alone = probe(replace(OWN, of=None))
-    for iteration in (1, 2):
-        alone.estimate(rollouts)
-        alone.update(rollouts, iteration)
-    right, wrong = (one.values_S("probe") for one in rollouts[:2])
-    assert right[0] == pytest.approx(0.5, abs=0.15)
-    assert right[1] > 0.8
-    assert wrong[1] < 0.2
-
-
 def tossed(draw, number, chance):
     """Two rollouts of a problem, whose policy was sure in the end where the problem is easy."""
     group = []

@@ -9,9 +9,32 @@ import torch
 from scipy.stats import kstest
 
 from vineppo.recipes import transformers_engine
-from vineppo.recipes.transformers_engine import nuclei, sample_tokens, uniforms
+from vineppo.recipes.transformers_engine import cut, nuclei, sample_tokens, uniforms
 
 ALMOST_ONE = 1 - 2.0**-52
+
+
+def brute_force_cut(probs_V, top_k, min_p):
+    """Renormalised probabilities: the k likeliest that are likely enough beside the first."""
+    kept = sorted(range(len(probs_V)), key=lambda v: -probs_V[v])[:top_k]
+    mass = sum(probs_V[v] for v in kept if probs_V[v] >= min_p * max(probs_V))
+    return [
+        p / mass if v in kept and p >= min_p * max(probs_V) else 0.0 for v, p in enumerate(probs_V)
+    ]
+
+
+def test_cuts_keep_the_likeliest_at_the_rows_own_temperature():
+    generator = torch.Generator().manual_seed(3)
+    logits_BV = torch.randn(60, 12, generator=generator) * 2
+    temperatures_B = torch.rand(60, generator=generator) + 0.5
+    top_ks_B = torch.randint(1, 13, (60,), generator=generator)
+    min_ps_B = torch.rand(60, generator=generator) * (torch.arange(60) % 3 > 0) * 0.3
+    found_BV = cut(logits_BV, temperatures_B, min_ps_B, top_ks_B) / temperatures_B[:, None]
+    probs_BV = (logits_BV / temperatures_B[:, None]).double().softmax(-1)
+    rows = zip(probs_BV.tolist(), top_ks_B.tolist(), min_ps_B.tolist(), strict=True)
+    expected_BV = torch.tensor([brute_force_cut(*row) for row in rows])
+    torch.testing.assert_close(found_BV.softmax(-1), expected_BV, atol=1e-6, rtol=1e-4)
+    assert 0.1 < (expected_BV == 0).float().mean() < 0.9
 
 
 def logits_of(*probs):

@@ -80,15 +80,6 @@ def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, pr
     assert_alike(cut, run(full, [request(prompt, 1, max_tokens=3)])[0])
 
 
-def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
-    engine.submit(request(prompt, 1), lambda _: None)
-    engine.step()
-    with pytest.raises(RuntimeError, match="in use"):
-        engine.clear_cache()
-    while engine.num_unfinished:
-        engine.step()
-
-
 def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):
     weights = dict(named_weights(loaded.model))
     before = run(engine, [request(prompt, 1)])[0]

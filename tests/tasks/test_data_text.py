@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.task_configs import jsonl_config
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordLevel
 from tokenizers.processors import TemplateProcessing
@@ -147,9 +148,10 @@ def test_around_such_a_name_all_is_as_without_it(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_solutions_and_answers_are_text(kind: str) -> None:
     tokenizer = KINDS[kind]()
-    found = encode_demonstration("{solution}", tokenizer, "4+6</s>=10")
+    found = encode_demonstration(jsonl_config(), tokenizer, "4+6</s>=10")
     assert of_control(tokenizer, found) == ["</s>"] == of_control(tokenizer, found[-1:])
-    assert encode_demonstration("{solution}</s>", tokenizer, "4+6</s>=10") == found
+    closed = jsonl_config(response_template="{solution}</s>")
+    assert encode_demonstration(closed, tokenizer, "4+6</s>=10") == found
     config = ViewConfig(template="<pad>{answer} {solution}", place="before_prompt", rollouts=None)
     problem = Problem("p", "4+6?", "1</s>0", "4<s>6")
     prompt_ids = encode_prompt(TemplatePrompt("template", "{question}"), tokenizer, "4+6?")

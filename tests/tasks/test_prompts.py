@@ -1,4 +1,7 @@
+from dataclasses import replace
+
 import pytest
+from support.task_configs import jsonl_config
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
@@ -10,7 +13,7 @@ from vineppo.tasks.prompts import encode_prompt
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{{ '1' if m.role == 'user' else '0' }}={{ m.content }}\n"
-    "{% endfor %}{% if add_generation_prompt %}2={% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}2={% if short %}####{% endif %}{% endif %}"
 )
 
 
@@ -31,6 +34,7 @@ def _with_eos(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
 
 PLAIN = TemplatePrompt("template", "{question}\n")
 CHAT = ChatPrompt("chat", "{question}", None)
+OPENED = replace(CHAT, response_prefix="####")
 SAID = (("system", "7"), ("user", "1+1?"), ("assistant", "2"))
 
 
@@ -45,6 +49,11 @@ SAID = (("system", "7"), ("user", "1+1?"), ("assistant", "2"))
         (CHAT, "4+6?", (), "<bos>1=4+6?\n2="),
         (ChatPrompt("chat", "{question}", "7"), "4+6?", (), "<bos>0=7\n1=4+6?\n2="),
         (CHAT, "4+6?", SAID, "<bos>0=7\n1=1+1?\n0=2\n1=4+6?\n2="),
+        # Options reach the template, and a prefix that it has written is not written again.
+        (replace(CHAT, chat_template_kwargs={"short": True}), "4", (), "<bos>1=4\n2=####"),
+        (OPENED, "4", (), "<bos>1=4\n2=####"),
+        (replace(OPENED, chat_template_kwargs={"short": True}), "4", (), "<bos>1=4\n2=####"),
+        (replace(PLAIN, response_prefix="4+"), "4+6?", (), "<bos>4+6?\n4+"),
     ],
 )  # fmt: skip
 def test_prompts(tokenizer, prompt, question, context, expected) -> None:
@@ -86,16 +95,17 @@ def test_prompts_that_are_refused(tokenizer, template, prompt, context, message)
 
 def test_demonstration_continues_the_prompt(tokenizer: PreTrainedTokenizerFast) -> None:
     prompt = encode_prompt(PLAIN, tokenizer, "4+6?")
-    response = encode_demonstration("{solution}", tokenizer, "4+6=0\n####0")
+    response = encode_demonstration(jsonl_config(), tokenizer, "4+6=0\n####0")
     assert tokenizer.decode(prompt + response) == "<bos>4+6?\n4+6=0\n####0<eos>"
-    assert encode_demonstration("{solution}", _with_eos(build_tokenizer()), "4+6=0\n####0") == (
-        response
-    )
+    with_eos = _with_eos(build_tokenizer())
+    assert encode_demonstration(jsonl_config(), with_eos, "4+6=0\n####0") == response
 
 
-def test_demonstrations_that_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(UserError, match=r"task\.response_template must contain \{solution\}"):
-        encode_demonstration("{answer}", tokenizer, "4")
-    tokenizer.eos_token = None
-    with pytest.raises(UserError, match="no end-of-sequence token"):
-        encode_demonstration("{solution}", tokenizer, "4")
+def test_a_chats_demonstration_closes_its_turn_and_begins_where_the_prompt_ends(tokenizer) -> None:
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn>"]})
+    tokenizer.chat_template = CHAT_TEMPLATE.replace("}}\n", "}}<turn>")
+    for task, prompt in ((OPENED, "<bos>1=4<turn>2=####"), (CHAT, "<bos>1=4<turn>2=")):
+        ids_T = encode_prompt(task, tokenizer, "4")
+        assert tokenizer.decode(ids_T) == prompt
+        ids_T += encode_demonstration(jsonl_config(prompt=task), tokenizer, "####0")
+        assert tokenizer.decode(ids_T) == "<bos>1=4<turn>2=####0<turn>"

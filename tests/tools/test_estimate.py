@@ -1,15 +1,11 @@
 """`vineppo estimate` as it is called."""
 
 import json
-import re
-from dataclasses import asdict
 
 import pytest
 from support import hf_configs
 
 from vineppo.cli import main
-from vineppo.config.load import load_config
-from vineppo.config.schema import TrainConfig
 
 GIB = 2**30
 
@@ -59,43 +55,6 @@ def test_the_demo_on_a_cpu(figures):
     assert found["cache_bytes_per_token"] == 4096
     assert found["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
     assert found["seconds"] == {}
-
-
-@pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])
-def test_activations_are_recomputed_by_themselves_on_a_gpu(figures, rho, num_gpus, recomputes):
-    auto, given = (
-        figures(
-            "paper/rho1b_math_vineppo.jsonnet",
-            *(*rho, f"--num-gpus={num_gpus}", f"--set=model.gradient_checkpointing={value}"),
-        )
-        for value in ("auto", recomputes)
-    )
-    assert auto == given
-
-
-def test_a_further_critic_has_the_lines_of_the_first(figures, configs):
-    config = load_config(TrainConfig, str(configs / "demo_ppo.jsonnet"), [])
-    further = {"second": asdict(config.critic) | {"warmup_iterations": 0}}
-    options = ("--num-gpus=0", f"--set=values.predictors={json.dumps(further)}")
-    memory = figures("demo_ppo.jsonnet", *options)["memory"]
-    for moment in ("scoring", "backward", "step"):
-        assert f"{moment}, values/second" in memory
-    for lines in (memory["sampling"], memory["step, policy"]):
-        for line in ("weights", "Adam's moments"):
-            assert lines[f"values/second: {line}"] == lines[f"critic: {line}"] > 0
-
-
-def test_text_holds_the_peak_and_the_assumptions(run):
-    status, out, _ = run("demo_vineppo.jsonnet", "--num-gpus=0", "--tokens-per-s=10000")
-    assert status == 0
-    for pattern in (
-        r"^  config +demo_vineppo$",
-        r"^memory of a rank at its peak \(",
-        r"^  engine: key-value cache +1$",
-        r"^  tokens_per_s +10000$",
-        r"^  steps +8$",
-    ):
-        assert re.search(pattern, out, re.MULTILINE), pattern
 
 
 def test_several_are_a_table_or_a_list(run, figures, configs):
@@ -152,15 +111,6 @@ def test_adapters_alone_have_states(figures):
     assert lines["engine: weights"] == 4 * 806_656  # merged
     assert "reference: weights" not in lines  # the policy without its adapters
     assert adapted["operations"]["update"] == pytest.approx(4 / 6 * whole["operations"]["update"])
-
-
-def test_without_a_reference_nothing_is_held_for_it(figures):
-    options = ["--num-gpus=0", "--set=reference.kl_coef=0"]
-    lines, without = (
-        figures("demo_vineppo.jsonnet", *options, *more)["memory"]["sampling"]
-        for more in ([], ["--set=reference.kl_estimator=null"])
-    )
-    assert lines.keys() - without.keys() == {"reference: weights", "reference: activations"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Memory of a rank by hand: weights, states and gradients under every ZeRO stage, the engine."""
 
-import math
 from dataclasses import replace
 from itertools import product
 
@@ -23,7 +22,6 @@ from vineppo.tools.estimate.memory import (
     engine_of,
     moments,
     peak,
-    sequences_at_once,
 )
 from vineppo.tools.estimate.shape import ModelShape
 from vineppo.tools.estimate.work import Assumptions
@@ -101,21 +99,6 @@ def test_a_model_that_never_trains_is_its_weights_on_every_rank(stage):
     }
 
 
-def test_the_bucket_is_whole_on_a_gpu_and_as_full_as_it_is_on_a_cpu():
-    line = "policy: gradient bucket"
-    assert trainee(2, is_on_gpu=True).in_backward()[line] == 2 * BUCKET
-    assert trainee(2).in_backward()[line] == 2 * 4 * GB // 10
-    assert trainee(2, billions=2).in_backward()[line] == 2 * BUCKET
-    assert trainee(1).in_backward()[line] == 0  # stage 1 fills it in the step
-    assert line not in trainee(0).in_backward()
-
-
-def test_stage_3_gathers_at_most_a_billion_weights():
-    assert trainee(3, billions=7).in_scoring()["policy: gathered weights"] == 2 * GB
-    assert trainee(3).in_backward()["policy: gathered weights"] == 2 * 4 * GB // 10
-    assert not any("gathered" in line for line in trainee(2).in_backward())
-
-
 def engine_config(**changes):
     values = {
         "kind": "vllm", "dtype": "bfloat16", "block_size": 16, "max_model_len": 100,
@@ -159,16 +142,6 @@ def test_an_engine_on_a_cpu_has_a_cache_of_its_own_and_packs_its_embeddings():
         CACHE: 2 * 2**30,
     }
     assert engine.awake == {**engine.beside, "engine: a step": STEP_BYTES}
-
-
-@pytest.mark.parametrize(
-    ("max_num_seqs", "num_requests", "expected"),
-    [(10_000, math.inf, 1310.72), (256, math.inf, 256), (256, 64, 64)],
-)
-def test_sequences_at_once(max_num_seqs, num_requests, expected):
-    engine = EngineBytes({CACHE: 2**30}, {}, cache_bytes=4096)
-    config = engine_config(max_num_seqs=max_num_seqs)
-    assert sequences_at_once(engine, config, 200, num_requests) == pytest.approx(expected)
 
 
 def test_every_moment_has_what_stays_and_what_is_its_own():

@@ -7,7 +7,7 @@ from support.rollouts import changed
 from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import MonteCarloValues, TrainConfig, ValuesConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.recipes.cuts import CoinCuts, Cuts
 from vineppo.tools.estimate.work import (
     Assumptions,
@@ -63,16 +63,6 @@ def test_sampling_is_what_counting_every_state_gives(load, mode):
     assert sampled_tokens(config, GIVEN) == pytest.approx(counted(5, mode == "share"))
 
 
-def test_a_further_predictor_samples_its_own(load):
-    credit = {"num_continuations": 5, "identical_prefixes": "share"}
-    further = {"oracle": MonteCarloValues("monte_carlo", 2, "separate", None)}
-    alone = sampled_tokens(load(credit=credit), GIVEN)
-    both = sampled_tokens(load(credit=credit, values=ValuesConfig(None, further)), GIVEN)
-    second = counted(2, is_shared=False)
-    for name in ("num_states", "continuations"):
-        assert both[name] == pytest.approx(alone[name] + second[name])
-
-
 @pytest.mark.parametrize(
     ("states", "each"),
     [(Cuts("random", 2), 2), (Cuts("uncertain", 9), 3), (CoinCuts("coin", 0.5), 1.5)],
@@ -108,13 +98,6 @@ def test_passes_of_the_trainer(load, leaf, tables, expected):
     """Of the policy, the reference, the update, the critics and their updates."""
     found = trained_tokens(load(leaf, **{"optimization": {"num_epochs": 1}, **tables}), GIVEN)
     assert tuple(number / TOKENS for number in found.values()) == expected
-
-
-def test_every_critic_passes_the_tokens_in_epochs_of_its_own(load):
-    config = load("demo_ppo", critic={"num_epochs": 3})
-    further = ValuesConfig(None, {"second": replace(config.critic, num_epochs=1)})
-    trained = trained_tokens(replace(config, values=further), GIVEN)
-    assert (trained["critics_scored"], trained["critics_updated"]) == (2 * TOKENS, 4 * TOKENS)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from support.processes import run_cli
 
 from vineppo.cli import main
-from vineppo.config.load import load_config, to_dict, user_digests
+from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import InterruptionError
 from vineppo.run_dir import RunDir
@@ -41,7 +40,8 @@ def entry(name="tiny", seed=1, config="leaf.jsonnet", **settings):
 @pytest.fixture
 def write(configs, tmp_path):
     """Writes a sweep file beside a config of its own, which is the demo's; gives its path."""
-    (tmp_path / "leaf.jsonnet").write_text(f"import '{configs}/demo_vineppo.jsonnet'")
+    demo = configs / "recipes/transformers_engine.jsonnet"
+    (tmp_path / "leaf.jsonnet").write_text(f"import '{demo}'")
 
     def write_sweep(*runs, evaluations=(), **others):
         path = tmp_path / "tiny.jsonnet"
@@ -92,20 +92,10 @@ def test_the_settings_of_a_run_and_then_those_of_the_command_are_made_in_its_con
     [
         ([], "tiny.jsonnet: runs must not be empty"),
         ([{**entry(), "sed": 1}], "tiny.jsonnet: runs.0.sed: Unexpected keyword argument"),
-        ([{"name": "a", "seed": 1, "set": {}}], "tiny.jsonnet: runs.0.config: Field required"),
-        ([entry(seed="1")], "tiny.jsonnet: runs.0.seed: Input should be a valid integer"),
         ([entry("a/b")], "tiny.jsonnet: runs[0]: config: name: String should match"),
-        (
-            [entry(), entry(config="nowhere.jsonnet")],
-            "tiny.jsonnet: runs[1]: config file not found: nowhere.jsonnet",
-        ),
         (
             [entry(), entry("other", **{"sampling.temprature": 1})],
             "tiny.jsonnet: runs[1]: config: unknown key sampling.temprature",
-        ),
-        (
-            [entry(**{"sampling.temperature": 9})],
-            "tiny.jsonnet: runs[0]: config: sampling.temperature: Input should be",
         ),
         (
             [entry(), entry(seed=2), entry(**{"sampling.temperature": 0.5})],
@@ -131,21 +121,6 @@ def test_a_bad_file_is_one_line(write, tmp_path, refusal):
     path.write_text("{ runs: [")
     assert refusal(path).startswith("jsonnet: STATIC ERROR: tiny.jsonnet:1")
     assert refusal(tmp_path / "no.jsonnet") == "config file not found: no.jsonnet"
-
-
-def test_results_of_another_own_file_are_refused_before_anything_starts(write, refusal, tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text("def reward(question, answer, response): return 1.0")
-    path = write(entry(**{"task.grading.reward_path": str(file)}))
-    (run,) = load_sweep(str(path), tmp_path / "runs", [])
-    config = load_config(TrainConfig, run.config_path, list(run.assignments))
-    opened = RunDir.open(run.directory, to_dict(config), user_digests(config))
-    opened.append_metrics({"iteration": 1})
-    load_sweep(str(path), tmp_path / "runs", [])
-    file.write_text("def reward(question, answer, response): return 0.0")
-    assert refusal(path).startswith(
-        "tiny.jsonnet: runs[0]: mine.py has changed since the run in runs/tiny_seed1 began"
-    )
 
 
 def test_the_states_of_runs(write, tmp_path, capsys):
@@ -178,13 +153,9 @@ def test_the_states_of_runs(write, tmp_path, capsys):
     ]
 
 
-def forked(command: list[str]) -> int:
-    """A command of a sweep; what it says goes to this process's own streams."""
+def in_this_process(command: list[str]) -> int:
     assert command[:3] == [sys.executable, "-m", "vineppo.cli"]
-    done = run_cli(command[3:])
-    print(done.stdout, end="")
-    print(done.stderr, end="", file=sys.stderr)
-    return done.returncode
+    return main(command[3:])
 
 
 def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, capfd, monkeypatch):
@@ -194,7 +165,7 @@ def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, c
         entry(**TINY),
         evaluations=[{"evaluation.temperature": 0}],
     )
-    monkeypatch.setattr("vineppo.tools.sweep.run_through", forked)
+    monkeypatch.setattr("vineppo.tools.sweep.run_through", in_this_process)
     command = ["sweep", str(path), f"--runs-dir={tmp_path}/runs"]
     assert main(command) == 1
     out, err = capfd.readouterr()
@@ -235,13 +206,3 @@ def test_a_sweep_that_is_asked_to_end_asks_its_run(tmp_path):
     with pytest.raises(InterruptionError, match="SIGTERM"):
         run_through([sys.executable, "-c", OBEDIENT, str(path)])
     assert path.read_text() == "told"
-
-
-def test_the_temperature_sweep_is_as_the_experiment_needs_it(configs, tmp_path):
-    runs = load_sweep(str(configs / "sweeps/temperature.jsonnet"), tmp_path, [])
-    by_method = {run.directory.name.rpartition("_t")[0] for run in runs}
-    assert by_method == {"demo_vineppo", "demo_ppo"}
-    assert len(runs) == 2 * 5 * 3
-    assert {a for run in runs for a in run.assignments if a.startswith("sampling")} == {
-        f"sampling.temperature={t}" for t in ("0.4", "0.6", "0.8", "1", "1.2")
-    }

@@ -118,16 +118,16 @@ def _check_feeding(config: TrainConfig) -> None:
 
 def check_policy_loss(config: TrainConfig) -> None:
     """Probability ratios, and the rollouts that train."""
-    optimization, top_p = config.optimization, config.sampling.top_p
-    importance = optimization.importance_correction
+    optimization, is_cut = config.optimization, config.sampling.is_cut
+    importance, cut = optimization.importance_correction, "sampling.top_p, top_k or min_p cuts"
     require(
-        optimization.old_logprobs == "trainer" or (top_p == 1.0 and importance is None),
-        "optimization.old_logprobs must be 'trainer' when sampling.top_p < 1 (the engine's cover "
-        "the nucleus alone) and with optimization.importance_correction, got 'engine'",
+        optimization.old_logprobs == "trainer" or not (is_cut or importance),
+        f"optimization.old_logprobs must be 'trainer' when {cut} (the engine's cover what is left "
+        "alone) and with optimization.importance_correction, got 'engine'",
     )
     require(
-        importance is None or top_p == 1.0,
-        "optimization.importance_correction must be null when sampling.top_p < 1, got "
+        importance is None or not is_cut,
+        f"optimization.importance_correction must be null when {cut}, got "
         f"{importance and importance.kind!r}",
     )
     if isinstance(importance, MaskedImportance):

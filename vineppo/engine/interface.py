@@ -27,8 +27,9 @@ class EngineModel:
 class SampleRequest:
     """One sample that continues `prefix_ids` by at most `max_tokens` tokens.
 
-    `temperature` 0 is greedy. `stop_ids` end it besides the model's. The same request gives the
-    same sample, whatever else runs, up to the floating-point noise of batching.
+    `temperature` 0 is greedy, whatever else it says. Else `min_p` cuts first, then `top_k`, then
+    `top_p`. `stop_ids` end it besides the model's. The same request gives the same sample, whatever
+    else runs, up to the floating-point noise of batching.
     """
 
     prefix_ids: tuple[int, ...]
@@ -38,6 +39,8 @@ class SampleRequest:
     seed: int
     with_logprobs: bool
     stop_ids: tuple[int, ...] = ()
+    top_k: int | None = None
+    min_p: float = 0.0
 
 
 def check_request(request: SampleRequest, max_model_len: int) -> None:
@@ -53,7 +56,7 @@ def check_request(request: SampleRequest, max_model_len: int) -> None:
 class Completion:
     """The sampled ids (with the end-of-sequence id, if it was reached).
 
-    `logprobs_T` are after temperature and top_p; empty if the request did not ask for them. In a
+    `logprobs_T` are after temperature and cuts; empty if the request did not ask for them. In a
     dialogue `num_observed` of the ids are the environment's, with log-probabilities of 0.
     """
 

@@ -199,11 +199,12 @@ class VllmEngine:
 
     def _like(self, request: SampleRequest) -> EngineCoreRequest:
         """A request that vLLM has checked; only its prefix, seed and budget may differ."""
-        key = request.temperature, request.top_p, request.stop_ids, request.with_logprobs
+        cuts = {"top_p": request.top_p, "top_k": request.top_k or 0, "min_p": request.min_p}
+        key = request.temperature, *cuts.values(), request.stop_ids, request.with_logprobs
         if key not in self._checked:
             params = vllm.SamplingParams(
                 temperature=request.temperature,
-                top_p=request.top_p,
+                **cuts,
                 max_tokens=request.max_tokens,
                 seed=request.seed,
                 stop_token_ids=[*self._stop_ids, *request.stop_ids],

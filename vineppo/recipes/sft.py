@@ -10,13 +10,13 @@ import torch
 
 from vineppo.batching import grouped_minibatches
 from vineppo.checkpoint import Models, write_whole
-from vineppo.config.schema import LlamaArchitecture, SftConfig
+from vineppo.config.schema import ChatPrompt, LlamaArchitecture, SftConfig, Task
 from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
 from vineppo.minibatches import micro_batches, summarize
-from vineppo.models import LoadedModel, load_model, with_adapters
+from vineppo.models import LoadedModel, end_of_turn, load_model, with_adapters
 from vineppo.policy import LossFunction, Policy
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, rate_of
@@ -116,9 +116,7 @@ def encode_demonstrations(
             prompt_ids = encode_prompt(
                 config.task.prompt, loaded.tokenizer, problem.question, problem.context
             )
-            response_ids = encode_demonstration(
-                config.task.response_template, loaded.tokenizer, problem.solution
-            )
+            response_ids = encode_demonstration(config.task, loaded.tokenizer, problem.solution)
         return TokenSequence(prompt_ids, response_ids)
 
     return within(
@@ -129,18 +127,21 @@ def encode_demonstrations(
     )
 
 
-def encode_demonstration(response_template: str, tokenizer: Any, solution: str) -> tuple[int, ...]:
+def encode_demonstration(task: Task, tokenizer: Any, solution: str) -> tuple[int, ...]:
     """Token ids of the response that teaches `solution`, closed by the end-of-sequence token.
 
-    `encode_demonstration(" {solution}", tokenizer, "1+1=2")` gives the ids of " 1+1=2<eos>". They
-    continue the ids of `encode_prompt`. Raises UserError for a tokenizer without such a token.
+    With the response template " {solution}" the solution "1+1=2" gives the ids of " 1+1=2<eos>".
+    They continue the ids of `encode_prompt`, so a `response_prefix` is left out. A chat's answer
+    ends with the token that closes a turn. Raises UserError for a tokenizer without an end token.
     """
     masked = as_text(tokenizer, solution)
-    text = fill(response_template, "solution", masked, key="task.response_template")
-    if tokenizer.eos_token_id is None:
+    text = fill(task.response_template, "solution", masked, key="task.response_template")
+    end_id = end_of_turn(tokenizer) if isinstance(task.prompt, ChatPrompt) else None
+    end_id = tokenizer.eos_token_id if end_id is None else end_id
+    if end_id is None:
         name = tokenizer.name_or_path or type(tokenizer).__name__
         raise UserError(f"model.path: tokenizer {name} has no end-of-sequence token")
-    ids_T, end = encode(tokenizer, text), (tokenizer.eos_token_id,)
+    ids_T, end = encode(tokenizer, text.removeprefix(task.prompt.response_prefix)), (end_id,)
     return ids_T if ids_T[-1:] == end else ids_T + end
 
 

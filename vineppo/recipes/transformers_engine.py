@@ -235,6 +235,10 @@ class TransformersEngine:
         greedy = [request.temperature == 0 for request in requests]
         temperatures = [request.temperature or 1.0 for request in requests]
         top_ps = [request.top_p if request.temperature else 1.0 for request in requests]
+        min_ps = [request.min_p if request.temperature else 0.0 for request in requests]
+        top_ks = [
+            (request.temperature and request.top_k) or self._num_token_ids for request in requests
+        ]
 
         def put(numbers: Sequence[Any], dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(numbers, dtype=dtype).to(self._device)
@@ -247,9 +251,14 @@ class TransformersEngine:
             past_key_values=self._cache,
             use_cache=True,
         ).logits
+        logits_BV = logits_BQV[:, -1, : self._num_token_ids]
+        temperatures_B = put(temperatures, torch.float32)
+        if max(min_ps) > 0 or min(top_ks) < self._num_token_ids:
+            min_ps_B, top_ks_B = put(min_ps, torch.float32), put(top_ks, torch.long)
+            logits_BV = cut(logits_BV.float(), temperatures_B, min_ps_B, top_ks_B)
         tokens_B, logprobs_B = sample_tokens(
-            logits_BQV[:, -1, : self._num_token_ids],
-            put(temperatures, torch.float32),
+            logits_BV,
+            temperatures_B,
             put(top_ps, torch.float32) if min(top_ps) < 1 else None,
             put(greedy, torch.bool) if any(greedy) else None,
             put(numbers, torch.float64),
@@ -293,6 +302,22 @@ def uniforms(seed: int, count: int) -> np.ndarray:
     """
     stream = np.random.Generator(np.random.Philox(key=seed))
     return stream.integers(1 << 52, size=count) * 2.0**-52
+
+
+def cut(
+    logits_BV: torch.Tensor,
+    temperatures_B: torch.Tensor,
+    min_ps_B: torch.Tensor,
+    top_ks_B: torch.Tensor,
+) -> torch.Tensor:
+    """The logits with −∞ for what `min_p` and `top_k` cut; equal ones at an edge stay together.
+
+    Probabilities (0.5, 0.3, 0.2) with min_p 0.5 or top_k 2 keep the first two.
+    """
+    falling_BK = logits_BV.topk(min(int(top_ks_B.max()), logits_BV.shape[1])).values
+    last_B1 = falling_BK.gather(1, top_ks_B[:, None].clamp(max=falling_BK.shape[1]) - 1)
+    least_B1 = falling_BK[:, :1] + (temperatures_B * min_ps_B.log())[:, None]
+    return logits_BV.masked_fill(logits_BV < torch.maximum(last_B1, least_B1), -torch.inf)
 
 
 def sample_tokens(

@@ -139,7 +139,8 @@ class VerifiersEnvironment(Environment):
         said += [
             {"role": m["role"], "content": as_text(self.tokenizer, m["content"])} for m in messages
         ]
-        text = render(self.tokenizer, said, "task.environment")
+        options = getattr(self.task.prompt, "chat_template_kwargs", {})
+        text = render(self.tokenizer, said, "task.environment", **options)
         return encode(self.tokenizer, text.partition(SAID)[2])[1:]
 
 

@@ -28,7 +28,7 @@ class Segmenter(PluginConfig):
     ) -> tuple[StepSpan, ...]:
         """The steps of a response, by the text pieces of its tokens (`token_texts`).
 
-        `logprobs_T` are the engine's, after temperature and top_p. `entropies_T` are the tempered
+        `logprobs_T` are the engine's, after temperature and cuts. `entropies_T` are the tempered
         policy's before each token, in nats; a segmenter that `reads_entropies` is sure to get them.
         """
         raise NotImplementedError

@@ -46,13 +46,17 @@ class Grader(AbstractContextManager["Grader"]):
     """Grades responses; slow comparisons run in worker processes, each pair of texts once.
 
     The reward depends on the true answer and the response alone, never on the order of the calls.
-    `compare(answer, extracted)` is a module-level function. To be used from one thread, and closed.
+    `compare(answer, extracted)` is a module-level function. `opening` is what the prompt begins
+    every answer with. To be used from one thread, and closed.
     """
 
     def __init__(
-        self, config: GradingConfig, compare: Callable[[str, str], bool] = is_equivalent
+        self,
+        config: GradingConfig,
+        compare: Callable[[str, str], bool] = is_equivalent,
+        opening: str = "",
     ) -> None:
-        self._config = config
+        self._config, self._opening = config, opening
         user = None if config.reward_path is None else UserReward.of(config.reward_path)
         self._user_reward = None if user is None else user.load()
         # A comparison past a short limit is done again by other workers, once no shorter one is
@@ -91,6 +95,7 @@ class Grader(AbstractContextManager["Grader"]):
         self._count("num_graded")
         if not self.reads(finish_reason):
             return _resolved(self._config.truncated_reward or 0.0)
+        text, full_text = self._opening + text, self._opening + full_text
         if self._user_reward is not None:
             needed = self._user_reward.arguments(problem, text, response_ids, full_text)
             return self._evaluate_once(*needed)

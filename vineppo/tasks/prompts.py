@@ -1,6 +1,7 @@
 """From a question to the token ids of a prompt."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -20,7 +21,8 @@ def encode_prompt(
 
     Kind "template": `template` with the question in it and the tokenizer's special tokens around
     it, but no end-of-sequence token. Kind "chat": the chat template around the same text as a user
-    message, behind the (role, content) messages of `context`. `key` is the config's.
+    message, behind the (role, content) messages of `context`. Both end with `response_prefix`.
+    `key` is the config's.
 
     `TemplatePrompt("template", "Q: {question}\\nA:")` and the question "1+1?" give the ids of
     "<bos>Q: 1+1?\\nA:". Raises UserError for what the template or the tokenizer cannot hold.
@@ -35,6 +37,7 @@ def encode_prompt(
             f"{key}.kind must be 'chat' for prompts of several messages, got 'template'"
         )
     else:
+        text = opened(config, text)
         ids_T, eos_ids = encode(tokenizer, text, add_special_tokens=True), (tokenizer.eos_token_id,)
         if ids_T[-1:] == eos_ids and encode(tokenizer, text)[-1:] != eos_ids:
             ids_T = ids_T[:-1]
@@ -69,14 +72,25 @@ def _encode_chat(
             )
         said = [("system", config.system), *said]
     messages = [{"role": role, "content": content} for role, content in said]
-    return encode(tokenizer, render(tokenizer, messages, key))
+    text = render(tokenizer, messages, key, **config.chat_template_kwargs)
+    return encode(tokenizer, opened(config, text))
 
 
-def render(tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], key: str) -> str:
-    """The chat template around `messages`, up to where the assistant begins."""
+def opened(config: Prompt, text: str) -> str:
+    """A prompt that begins the answer; a chat template may end with `response_prefix` itself."""
+    return text if text.endswith(config.response_prefix) else text + config.response_prefix
+
+
+def render(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Sequence[dict[str, str]],
+    key: str,
+    **options: Any,
+) -> str:
+    """The chat template around `messages`, with its `options`, up to where the assistant begins."""
     try:
         text = tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, tokenize=False
+            list(messages), add_generation_prompt=True, tokenize=False, **options
         )
     except Exception as error:  # a template is a program: some refuse a system message, some fail
         name = type(error).__name__

@@ -73,7 +73,9 @@ def evaluate_run(
         engine = conditions[0].config.engine.alone().build(loaded.engine_model)
         samplers = []
         for config in (condition.config for condition in conditions):
-            grader = stack.enter_context(Grader(config.task.grading))
+            grader = stack.enter_context(
+                Grader(config.task.grading, opening=config.task.prompt.response_prefix)
+            )
             environment = build_environment(config.task, loaded.tokenizer, loaded.engine_model)
             samplers.append(
                 Sampler(

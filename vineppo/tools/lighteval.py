@@ -23,7 +23,7 @@ from vineppo.segment.token_texts import response_text
 from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import literal, normalize
-from vineppo.tasks.prompts import encode_prompt, fill
+from vineppo.tasks.prompts import encode_prompt, fill, opened
 from vineppo.tools.evaluate import choose_policies
 from vineppo.types import Problem
 
@@ -112,6 +112,7 @@ class Problems:
         """lighteval has it tokenised, special tokens by their names."""
         config = self.config.task.prompt
         text = fill(config.template, "question", problem.question, key="task.prompt.template")
+        text = opened(config, text)
         with naming(problem.id):
             ids = encode_prompt(config, self._tokenizer, problem.question)
         if tuple(self._tokenizer(text)["input_ids"]) != ids:
@@ -124,7 +125,8 @@ class Problems:
     def rewards(self, ids: Sequence[str], token_ids: Sequence[Sequence[int]]) -> list[float]:
         """The reward of each response, by its token ids; without an end token it was cut off."""
         backend = self._tokenizer.backend_tokenizer
-        with Grader(self.config.task.grading) as grader:
+        task = self.config.task
+        with Grader(task.grading, opening=task.prompt.response_prefix) as grader:
             pending = [
                 grader.submit(
                     self._by_id[name],

@@ -87,6 +87,13 @@ class SamplingConfig:
     temperature: Annotated[float, Field(ge=0.01, le=2)] = 1.0  # vLLM raises what is lower to 0.01
     top_p: PositiveFraction = 1.0
     max_tokens: Count = 1024  # tokens of a response
+    top_k: Count | None = None  # the likeliest tokens that may be sampled; null: all
+    min_p: Fraction = 0.0  # what is less likely than this times the likeliest is never sampled
+
+    @property
+    def is_cut(self) -> bool:
+        """Tokens that the trained policy may choose are never sampled."""
+        return self.top_p < 1 or self.top_k is not None or self.min_p > 0
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,8 @@ class EvaluationConfig:
     num_samples: Count = 16
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.35  # 0: greedy
     top_p: PositiveFraction = 0.9
+    top_k: Count | None = None
+    min_p: Fraction = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The task: its problems, how they are put to the model, and how an answer is graded."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -22,6 +22,9 @@ class TemplatePrompt:
 
     kind: Literal["template"]
     template: str
+    # What the prompt opens the answer with, such as "<think>\n"; added if it is not there already.
+    # The answer that is graded or taught begins with it.
+    response_prefix: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class ChatPrompt:
     kind: Literal["chat"]
     template: str
     system: str | None = None
+    chat_template_kwargs: dict[str, Any] = field(default_factory=dict)  # enable_thinking: false
+    response_prefix: str = ""  # as above
 
 
 Prompt = Annotated[TemplatePrompt | ChatPrompt, Field(discriminator="kind")]
@@ -72,8 +77,9 @@ class EnvironmentConfig(PluginConfig):
             ("reward_model", config.reward_model),
             ("task.grading.reward_path", grading.reward_path),
             ("task.grading.num_matching", grading.num_matching),
+            ("task.prompt.response_prefix", config.task.prompt.response_prefix or None),
         ):
-            require(value is None, f"{other} must be null for {what}, which rewards")
+            require(value is None, f"{other} must be null or empty for {what}, which rewards")
         for name, options in config.predictors.items():
             require(
                 options.predictor.takes_turns,

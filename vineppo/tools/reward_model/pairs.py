@@ -85,8 +85,10 @@ def _text_pairs(pairs: JsonlPairs, path: str, tokenizer: Any) -> Iterator[Pair]:
     """The answer ends as a policy's would, with the token that closes a turn or a text."""
     turn_id = end_of_turn(tokenizer)
     end_id = tokenizer.eos_token_id if turn_id is None else turn_id
+    opening = pairs.prompt.response_prefix
     for where, row in read_rows(path):
         prompt, *answers = (text_field(row, key, where) for key in ("prompt", "chosen", "rejected"))
+        answers = [text.removeprefix(opening) for text in answers]
         with naming(where):
             prompt_ids = encode_prompt(pairs.prompt, tokenizer, prompt, key="pairs.prompt")
             chosen, rejected = (encode(tokenizer, as_text(tokenizer, text)) for text in answers)

@@ -5,11 +5,11 @@
 
 TRL samples, scores and updates as ever. In between, K continuations of each step boundary get the
 reward functions' rewards; their means are the values of the states. `credit`, `grading` and
-`engine` are tables as in a config. `scale_rewards` has no effect. With `beta` 0 TRL's losses are
-ours, by `loss_type` and `optimization.loss_aggregation`:
+`engine` are tables as in a config. `scale_rewards` has no effect. TRL's losses are ours, by
+`loss_type` and `loss_aggregation` (with `beta` also `kl_aggregation`, k3 and no clamp):
 
-    "grpo"  sequence_mean    "dr_grpo"                                       fixed_length
-    "dapo"  token_mean       "luspo" with `importance_sampling_level` token  sequence_sum
+    "grpo"  sequence_mean    "dr_grpo"            fixed_length
+    "dapo"  token_mean       "luspo", of tokens   sequence_sum
 
 "dapo" divides by the tokens of the mean update of a generation batch, ours by the update's.
 """
@@ -30,12 +30,12 @@ from vineppo.config.require import require
 from vineppo.config.schema import GradingConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.vine import ContinuationCredit
-from vineppo.engine import Completion, Engine, EngineModel, SampleRequest
+from vineppo.engine import Completion, EngineModel, SampleRequest
 from vineppo.plugins import Plugin, validated
 from vineppo.seeds import derive_seed, prefix_digest
 from vineppo.segment.token_texts import response_text, token_texts
 from vineppo.tasks.grading import Grader
-from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, by_problem
+from vineppo.types import MONTE_CARLO, FinishReason, Problem, Rollout, StateValue, by_problem
 
 _Rows = list[dict[str, Any]]  # of the data
 
@@ -44,8 +44,7 @@ class VineTrainer(GRPOTrainer):
     """`GRPOTrainer` with an advantage for every token, [B, T]: that of its step.
 
     Continuations come from TRL's vLLM or `generate`, or from an `engine` of ours: a second copy of
-    the weights, with seeds, that stops at the token budget. `grading` adds our grader to the reward
-    functions; the rows then need an "answer".
+    the weights, with seeds. `grading` adds our grader to the rewards; rows then need an "answer".
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class VineTrainer(GRPOTrainer):
         self._check(kwargs, engine is not None)
         name, stop_ids = self.model.name_or_path, tuple(self.eos_token_ids)
         known = EngineModel(name, len(self._tokenizer), stop_ids)
-        self.engine: Engine | None = engine and Plugin("engine").parse(engine).build(known)
+        self.engine: Any = engine and Plugin("engine").parse(engine).build(known)
 
     def _check(self, given: dict[str, Any], has_engine: bool) -> None:
         credit, args, is_lone = self.credit, self.args, self.accelerator.num_processes == 1
@@ -85,7 +84,7 @@ class VineTrainer(GRPOTrainer):
         for prompt, ids, truth in zip(prompts, completion_ids, answer, strict=True):
             question = prompt if isinstance(prompt, str) else prompt[-1]["content"]
             text, full = response_text(self._tokenizer, ids), token_texts(self._tokenizer, ids)
-            reason = "stop" if ids[-1] in self.eos_token_ids else "length"
+            reason: FinishReason = "stop" if ids[-1] in self.eos_token_ids else "length"
             problem = Problem("", question, truth)
             rewards.append(self.grader.submit(problem, text, reason, ids, "".join(full)))
         return [reward.result() for reward in rewards]
@@ -130,8 +129,7 @@ class VineTrainer(GRPOTrainer):
     def _rollouts(self, batch: dict[str, Any]) -> list[Rollout]:
         """The batch's rows, with their steps and rewards."""
         first = self.accelerator.process_index * len(batch["completion_ids"])
-        engine_BT = batch.get("sampling_per_token_logps")
-        rollouts = []
+        engine_BT, rollouts = batch.get("sampling_per_token_logps"), []
         for b, (ids, reward) in enumerate(zip(*self.sampled, strict=True)):
             prompt_ids = batch["prompt_ids"][b][batch["prompt_mask"][b].bool()].tolist()
             number, index = divmod(first + b, self.num_generations)

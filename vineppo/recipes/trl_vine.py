@@ -6,7 +6,7 @@
 TRL samples, scores and updates as ever. In between, K continuations of each step boundary get the
 reward functions' rewards; their means are the values of the states. `credit`, `grading` and
 `engine` are tables as in a config. `scale_rewards` has no effect. TRL's losses are ours, by
-`loss_type` and `loss_aggregation` (with `beta` also `kl_aggregation`, k3 and no clamp):
+`loss_type` and `loss_aggregation` (with `beta` also `kl_aggregation`, and `kl_importance`):
 
     "grpo"  sequence_mean    "dr_grpo"            fixed_length
     "dapo"  token_mean       "luspo", of tokens   sequence_sum

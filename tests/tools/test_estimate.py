@@ -1,9 +1,11 @@
 """`vineppo estimate` as it is called."""
 
 import json
+import re
 
 import pytest
 from support import hf_configs
+from support.grids import grid
 
 from vineppo.cli import main
 
@@ -57,6 +59,38 @@ def test_the_demo_on_a_cpu(figures):
     assert found["seconds"] == {}
 
 
+def test_long_texts_show_before_the_run(run, tmp_path):
+    """39 steps, and 16 of them at a rate that a run measured: 200 tokens a second."""
+    lines = [
+        {"iteration": i, "tokens/rollout": 100 * i, "time/rollout_s": 0.5,
+         "tokens/values": 100.0, "time/values_s": 0.5}
+        for i in (1, 1, 3)
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    merged = {"kind": "merged", "max_steps": 16, "segmenter": {"kind": "lines"}}
+    merged = f"--set=credit.segmenter={json.dumps(merged)}"
+    ones = ("rollouts.num_prompts", "rollouts.num_samples", "optimization.batch_size")
+    sizes = dict.fromkeys([*ones, "optimization.micro_batch_size"], 1)
+    sizes["credit.num_continuations"] = 9
+    given = [
+        *(f"--set={key}={size}" for key, size in sizes.items()),
+        "--num-gpus=0",
+        "--steps=39",
+        f"--tokens-per-s={tmp_path}",
+    ]
+    for options, steps in (([], 39), ([merged], 16)):
+        status, out, err = run("demo_vineppo.jsonnet", *given, *options)
+        assert status == 0, err
+        shown = dict(re.split(r"  +", line.strip()) for line in out.splitlines() if "  " in line)
+        assert (shown["steps"], shown["tokens_per_s"]) == (str(steps), "200")
+        assert (shown["states"], shown["continuations"]) == (str(steps), f"{9 * steps}")
+        assert float(shown["iteration, s"]) == pytest.approx(
+            60 * float(shown["iteration, min"]), 0.01
+        )
+    status, _, err = run("demo_vineppo.jsonnet", f"--tokens-per-s={tmp_path}/none")
+    assert (status, "--tokens-per-s must be a number or a run directory" in err) == (2, True)
+
+
 def test_several_are_a_table_or_a_list(run, figures, configs):
     """A GPU of 1 GiB is too small."""
     several = [str(configs / "demo_grpo.jsonnet"), "--num-gpus=0,1", "--gpu-gib=1"]
@@ -84,11 +118,13 @@ def test_rho_on_eight_gpus_shards_the_states(figures, rho):
 
 @pytest.mark.parametrize(
     ("leaf", "num_gpus", "model"),
-    [
+    grid(
         ("modern/qwen2.5_7b_math_vineppo", 4, hf_configs.QWEN_7B),
-        pytest.param("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B, marks=pytest.mark.slow),
-        ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
-    ],
+        slow=[
+            ("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B),
+            ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
+        ],
+    ),
 )
 def test_seven_billion_parameters_fit(figures, tmp_path, leaf, num_gpus, model):
     """GPUs sold as 80 GB have 79.6 GiB."""

@@ -14,6 +14,7 @@ from vineppo.config.schema import Adapters, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
+from vineppo.run_dir.files import read_json, strict_json
 from vineppo.types import predictor_key
 
 EMBEDDED = "embedded:"
@@ -234,3 +235,31 @@ def save_model(
     if is_main():
         model.save_pretrained(directory, state_dict=held)
         tokenizer.save_pretrained(directory)
+        add_older_names(directory)
+
+
+def add_older_names(directory: Path) -> None:
+    """Writes what transformers 5 names anew under the names of 4.57 as well.
+
+    4.57 would overlook a rotary base in `rope_parameters` and take its default without a word, and
+    refuse the tokenizer.
+    """
+    config = read_json(directory / "config.json")
+    rope = config.get("rope_parameters") or {}
+    base = rope.get("full_attention", rope)
+    older = {
+        "torch_dtype": config.get("dtype"),
+        "rope_theta": base.get("rope_theta"),
+        "rope_local_base_freq": rope.get("sliding_attention", {}).get("rope_theta"),
+        "partial_rotary_factor": base.get("partial_rotary_factor"),
+    }
+    if base.get("rope_type", "default") != "default":
+        older["rope_scaling"] = {key: x for key, x in base.items() if key != "rope_theta"}
+    config |= {key: x for key, x in older.items() if x is not None}
+    (directory / "config.json").write_bytes(strict_json(config, indent=2))
+    names = read_json(directory / "tokenizer_config.json")
+    if names.get("tokenizer_class") == "TokenizersBackend":
+        names["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(names.get("extra_special_tokens"), list):
+        names["additional_special_tokens"] = names.pop("extra_special_tokens")
+    (directory / "tokenizer_config.json").write_bytes(strict_json(names, indent=2))

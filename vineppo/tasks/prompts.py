@@ -82,10 +82,7 @@ def opened(config: Prompt, text: str) -> str:
 
 
 def render(
-    tokenizer: PreTrainedTokenizerBase,
-    messages: Sequence[dict[str, str]],
-    key: str,
-    **options: Any,
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], key: str, **options: Any
 ) -> str:
     """The chat template around `messages`, with its `options`, up to where the assistant begins."""
     try:

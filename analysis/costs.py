@@ -3,6 +3,7 @@
 A cost is a column of `learning_curves.csv`; the frames `rows` here are of that table.
 """
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ COSTS = {
 }
 Curve = tuple[np.ndarray, np.ndarray]  # of a seed: costs and pass@1
 SCORE = "test pass@1 (95 % band)"
+LEGEND_LETTERS = 20  # of a line of a legend beside the panels
 
 
 def by_method(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -157,6 +159,11 @@ def cost_panels(
     ]
     rows = np.array_split(list(labels), -(-len(labels) // figures.MAX_SERIES))
     styles = figures.method_styles(list(labels))
+    if len(rows) > 1:
+        labels = {
+            name: textwrap.fill(text.replace(" seed", "\u00a0seed"), LEGEND_LETTERS)
+            for name, text in labels.items()
+        }
     with figures.panels(len(rows), len(known), 1.8 * (len(rows) > 1)) as (figure, axes):
         for number, names in enumerate(rows):
             of_row = axes[number * len(known) : (number + 1) * len(known)]

@@ -132,7 +132,7 @@ FORMS = (
     ),
     _drawn(
         f"surprisal_{COUNT}_{COUNT}{OWN}", "{} surprising cuts, K = {}", "surprising cuts",
-        "#499894", _cuts("surprisal"),
+        METHOD_COLORS["cuts"], _cuts("surprisal"),
     ),
     _drawn(
         f"expected_{COUNT}_{COUNT}{OWN}", "{} expected cuts, K = {}", "expected cuts",

@@ -29,6 +29,7 @@ OTHER_COLORS = ("#8C564B", "#17BECF", "#9467BD", "#BCBD22", "#E377C2")  # of nam
 GREY = "#7F7F7F"  # for what no method can do in earnest
 # Methods as people call them and their colours, by what a run's name contains; the first that fits.
 METHODS: tuple[tuple[str, str, str | None], ...] = (
+    (r"control", "RLOO in the martingale's update", "#CC6677"),  # names two others
     (r"(vineppo_)?probe", "probe, corrected", "#332288"),
     (r"vineppo", "VinePPO", COLORS[0]),
     (r"spo[_-]chain", "SPO-chain", "#44AA99"),
@@ -49,8 +50,8 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"oracle", "exact values", GREY),
     (r"group_mean", "K = 0", "#999933"),
     (r"group$", "the group's mean alone", "#994455"),
-    (r"control", "RLOO in the martingale's update", "#CC6677"),
     (r"expected", "cuts by expectation", "#3D7A99"),
+    (r"cuts", "cuts", "#499894"),
     (r"restem", "RestEM", "#DDCC77"),
     (r"dpo_steps", "DPO-positive, steps", "#88CCEE"),
     (r"dpo", "DPO-positive", "#661100"),
@@ -100,7 +101,8 @@ PREDICTORS = {
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 MAX_SERIES = 6  # of a panel
 LINE_STYLES = ("-", "--", "-.", ":")
-PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.6, 2.4
+PANEL_WIDTH_IN, PANEL_HEIGHT_IN = 2.4, 2.4
+MAX_WIDTH_IN = 7.4  # on a page of 6.5 in the text has 7 pt
 DOTS_PER_IN = 300
 LETTERS_PER_IN = 15  # of 8 pt text
 LEGEND_HANDLE_LETTERS = 8  # the room of a legend's line and the gap after its name
@@ -126,8 +128,8 @@ def panels(
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """A figure of equal panels, row by row, in the project's style; the margin is for a legend."""
     with mpl.rc_context(_STYLE):
-        size = (PANEL_WIDTH_IN * num_columns + margin_in, PANEL_HEIGHT_IN * num_rows)
-        figure = Figure(figsize=size)
+        width = min(PANEL_WIDTH_IN * num_columns + margin_in, MAX_WIDTH_IN)
+        figure = Figure(figsize=(width, PANEL_HEIGHT_IN * num_rows))
         axes = figure.subplots(num_rows, num_columns, squeeze=False)
         yield figure, list(axes.flat)
 
@@ -269,7 +271,7 @@ def logarithmic(axis: Axes, low: float, high: float, numbers: Formatter) -> None
     """A log axis from `low` to `high` with `numbers` at a few of its ticks."""
     axis.set_xscale("log", nonpositive="clip")
     axis.set_xlim(low, high)
-    steps = (1, 2, 5) if high / low < 30 else (1, 3) if high / low < 1000 else (1,)
+    steps = (1, 2, 5) if high / low < 30 else (1, 3) if high / low < 100 else (1,)
     axis.xaxis.set_major_locator(LogLocator(subs=steps))
     axis.xaxis.set_major_formatter(numbers)
     axis.xaxis.set_minor_formatter(NullFormatter())

@@ -1,8 +1,11 @@
 """`gradient-variance`: how noisy each estimator's policy gradient is, and what its noise costs.
 
-All estimators share the rollouts, the policy and raw advantages. The unit is the problem. A budget
-B buys a variance of tr Σ·c/B, with c the sampled tokens or the seconds of a problem. Traces compare
-estimators with the same mean gradient; GRPO compares only by scale-free numbers (docs/analysis.md).
+All estimators share the rollouts, the policy and raw advantages. The unit is the problem. tr Σ of
+its gradient has two parts: noise within problems, which better credit removes, and the spread of
+true gradients between problems, which it cannot. Two independent halves of rollouts tell them
+apart. A budget B buys noise · c/B, with c the sampled tokens or the seconds of a problem. Noises
+compare estimators with the same mean gradient; GRPO compares only by scale-free numbers
+(docs/analysis.md).
 """
 
 import argparse
@@ -33,7 +36,7 @@ GRADIENT_SCHEMA = pa.schema(
     | {"estimator": pa.string(), "problem_id": pa.string()}
     | {"num_tokens": pa.float64(), "time_s": pa.float64()}
     | dict.fromkeys(("adam_gain", "adam_gain_without"), pa.float64())
-    | {"gram_N": pa.list_(pa.float32())}
+    | {"gram_N": pa.list_(pa.float32()), "within": pa.float64()}
 )
 OF_CHECKPOINT = {"run": str, "method": str, "seed": int, "checkpoint": int}
 OF_CHECKPOINT |= {"rollout_iteration": int, "num_problems": int}
@@ -43,13 +46,18 @@ NOISE = Table(
     "gradient_variance.csv", OF_CHECKPOINT | {"estimator": str, "quantity": str, "value": Estimate}
 )
 NUM_RESAMPLES = 2000
-WITH_RATIO = ("trace", "trace_tokens", "trace_time", "signal")
-# A panel each.
-PANELS = {
-    "trace_ratio": "variance of a problem's gradient",
-    "trace_tokens_ratio": "variance at equal sampled tokens",
-    "trace_time_ratio": "variance at equal time",
-}
+WITH_RATIO = (
+    "trace",
+    "trace_tokens",
+    "trace_time",
+    "signal",
+    "within",
+    "within_tokens",
+    "within_time",
+)
+# A panel each; of the noise within problems where it is known.
+PANELS = {"": "", "_tokens": " at equal sampled tokens", "_time": " at equal time"}
+PARTS = {"within": "noise within problems", "trace": "variance of a problem's gradient"}
 AROUND_IN, ROW_IN = 0.8, 0.16  # of a panel's height, and an estimator's
 SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
@@ -75,7 +83,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         sample_values=(
             0,
             "Sample so many fresh continuations of every state, greedy responses, and rollouts "
-            "where too few are saved. 0 takes what the run saved.",
+            "where too few are saved, twice each. 0 takes what the run saved, once, which does not "
+            "tell the noise within problems.",
         ),
         seed=(0, "Seed what is sampled, and the sketch of the gradients."),
     )
@@ -138,6 +147,7 @@ class Gradients:
     """The gradients of N problems by E estimators on one checkpoint's rollouts.
 
     `gram_ENN[e, i, j]` is the inner product of problem i's and j's gradients by estimator e.
+    `within_EN[e, i]` is the noise of problem i's, NaN if it was sampled once and in older tables.
     `num_tokens_EN` were sampled for the estimate, in `time_s_EN` (NaN where the run logged none).
     `adam_gains_EM`, with M = 1 + N, are what Adam gains by all problems (NaN in older tables) and
     without each of them. `about` are the columns `OF_CHECKPOINT`.
@@ -150,12 +160,13 @@ class Gradients:
     time_s_EN: np.ndarray
     adam_gains_EM: np.ndarray
     gram_ENN: np.ndarray
+    within_EN: np.ndarray
 
 
 def read_gradients(path: Path) -> Gradients:
     """Raises `UserError` naming the file where it is damaged, incomplete or of other columns."""
-    optional = ("seed", "time_s", "adam_gain_without", "gram_N")
-    rows = read_rows(path, GRADIENT_SCHEMA, "gradient", optional, ("adam_gain",))
+    optional = ("seed", "time_s", "adam_gain_without", "gram_N", "within")
+    rows = read_rows(path, GRADIENT_SCHEMA, "gradient", optional, ("adam_gain", "within"))
     estimators = tuple(dict.fromkeys(row["estimator"] for row in rows))
     problem_ids = tuple(dict.fromkeys(row["problem_id"] for row in rows))
     shape = len(estimators), len(problem_ids)
@@ -178,6 +189,7 @@ def read_gradients(path: Path) -> Gradients:
         time_s_EN=array("time_s"),
         adam_gains_EM=np.hstack([array("adam_gain")[:, :1], array("adam_gain_without")]),
         gram_ENN=array("gram_N", shape[1]),
+        within_EN=array("within"),
     )
 
 
@@ -205,7 +217,9 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
 
     num_tokens, time_s      c: sampled tokens and seconds of a problem
     trace                   tr Σ of a problem's gradient
-    trace_tokens, _time     tr Σ · c
+    within                  its part within problems: the noise of a problem's own gradient
+    between                 the rest: the spread of the problems' true gradients
+    …_tokens, …_time        times c
     signal                  |E g|²/tr Σ of a problem
     …_ratio                 relative to the first estimator
 
@@ -216,15 +230,18 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     for e, name in enumerate(gradients.estimators):
         noise = noise_from_gram(gradients.gram_ENN[e], weights_N)
         tokens, time_s = gradients.num_tokens_EN[e] @ share_N, gradients.time_s_EN[e] @ share_N
+        within = float(gradients.within_EN[e] @ share_N)
+        costs = {"": 1.0, "_tokens": float(tokens), "_time": float(time_s)}
         quantities = {
             "num_tokens": float(tokens),
             "time_s": float(time_s),
-            "trace": noise.trace,
-            "trace_tokens": noise.trace * float(tokens),
-            "trace_time": noise.trace * float(time_s),
+            **{f"trace{key}": noise.trace * cost for key, cost in costs.items()},
             "signal": _ratio(noise.squared_norm, noise.trace),
         }
-        for key in WITH_RATIO:
+        if not math.isnan(within):
+            quantities |= {f"within{key}": within * cost for key, cost in costs.items()}
+            quantities["between"] = noise.trace - within
+        for key in filter(quantities.__contains__, WITH_RATIO):
             first = found.get(f"{gradients.estimators[0]}/{key}", quantities[key])
             quantities[f"{key}_ratio"] = _ratio(quantities[key], first)
         found |= {f"{name}/{key}": number for key, number in quantities.items()}
@@ -239,7 +256,10 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     first, *others = rows["estimator"].unique()
     names = [first, *sorted(others, key=lambda name: name.startswith("vine"))]
     known = rows.dropna(subset="value")
-    panels = [quantity for quantity in PANELS if quantity in set(known["quantity"])]
+    found = set(known["quantity"])
+    part = next((part for part in PARTS if f"{part}_ratio" in found), "trace")
+    panels = {f"{part}{key}_ratio": PARTS[part] + title for key, title in PANELS.items()}
+    panels = {quantity: title for quantity, title in panels.items() if quantity in found}
     if not panels:
         return []
     labels = list(map(estimators.label, names))
@@ -248,10 +268,11 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
         for axis, quantity in zip(axes, panels, strict=True):
             chosen = known[known["quantity"] == quantity]
             draw_dots(axis, chosen, names)
-            dots = [1.0, *chosen["value"][chosen["value"] > 0]]  # bars may run on
-            figures.logarithmic(axis, min(dots) / 2, max(dots) * 2, StrMethodFormatter("{x:g}"))
+            ends = chosen[["value", "value_low", "value_high"]].stack()
+            ends = [1.0, *ends[ends > 0]]
+            figures.logarithmic(axis, min(ends) / 1.3, max(ends) * 1.3, StrMethodFormatter("{x:g}"))
             axis.axvline(1, color="0.7", linewidth=0.6, zorder=0)
-            axis.set(title=PANELS[quantity], xlabel=f"over {labels[0]}'s")
+            axis.set(title=panels[quantity], xlabel=f"over {labels[0]}'s")
             axis.set_yticks(range(len(names)), labels if axis is axes[0] else [])
             axis.set_ylim(len(names) - 0.5, -0.5)
         if len(axes[0].get_legend_handles_labels()[1]) > 1:

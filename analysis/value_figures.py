@@ -70,14 +70,14 @@ def most_telling(predictors: Sequence[str]) -> list[str]:
 
 
 def draw_overview(scores: pd.DataFrame, path: Path) -> list[Path]:
-    """A row a method: errors and correlation along the checkpoints, errors by place and value."""
+    """Four panels a method: errors and correlation by checkpoint, errors by place and value."""
     rows = shown(scores)
     methods = [
         of_method[of_method["predictor"].isin(most_telling(of_method["predictor"]))]
         for _, of_method in rows.groupby("method", sort=False)
     ]
     looks = styles([name for of_method in methods for name in of_method["predictor"].unique()])
-    with figures.panels(len(methods), 4) as (figure, axes):
+    with figures.panels(2 * len(methods), 2) as (figure, axes):
         for index, of_method in enumerate(methods):
             of_row = axes[4 * index : 4 * (index + 1)]
             of_row[0].set_title(title(of_method), loc="left")

@@ -61,6 +61,17 @@ def test_the_core_imports_neither_recipes_nor_tools(name):
     assert [there for there in imports(FILES[name]) if there.startswith(outside)] == []
 
 
+def test_vllm_is_imported_in_engine_alone():
+    """A run on another engine needs none. The recipes are engines of vLLM."""
+    allowed = ("vineppo/engine/", "vineppo/recipes/sharing_worker.py")
+    found = [
+        str(file.relative_to(ROOT))
+        for file in FILES.values()
+        if re.search(r"^\s*(from|import) vllm\b", file.read_text(), re.M)
+    ]
+    assert [path for path in found if not path.startswith(allowed)] == []
+
+
 def test_recipes_import_what_the_page_on_extending_names():
     page = (ROOT / "docs/extending.md").read_text()
     public = set(

@@ -98,13 +98,6 @@ def test_collate_aligns_every_position_with_its_token():
     assert batch.num_tokens == 7
 
 
-def test_an_empty_micro_batch_has_nothing_to_train():
-    batch = collate([], torch.device("cpu"), ("is_trained",))
-    assert batch.token_ids_BT.shape == (1, 1)
-    assert not batch.response_mask_BT.any()
-    assert not batch["is_trained"].any()
-
-
 def test_an_environments_tokens_are_no_response():
     """Whatever their columns hold: turns of two tokens and one, with two of it between."""
     turns = (Turn(0, 2, "a", 0.0), Turn(4, 5, "b", 1.0))

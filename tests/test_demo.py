@@ -48,16 +48,6 @@ def recipe(programs: Path, seed: str = "") -> str:
     return rest
 
 
-def test_a_seed_has_run_directories_of_its_own(programs):
-    commands = recipe(programs, seed="2")
-    assert "--run-dir runs/demo_${name}_seed2" in commands
-    assert "--set seed=2" in commands
-    assert (
-        "report runs/demo_vineppo_seed2 runs/demo_ppo_seed2 --out runs/demo_report_seed2"
-        in commands
-    )
-
-
 @pytest.mark.slow
 def test_the_demo_trains_both_and_reports(programs, tmp_path):
     (tmp_path / "configs").symlink_to(ROOT / "configs")

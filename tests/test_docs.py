@@ -17,7 +17,7 @@ from support.page import page_files
 
 from analysis.__main__ import open_analysis
 from benchmarks import harness
-from vineppo.cli import build_parser, main
+from vineppo.cli import build_parser
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
@@ -175,26 +175,3 @@ def test_the_commands_of_the_pages_are_there():
         for page, command in found
     }
     assert {line: why for line, why in faults.items() if why} == {}
-
-
-def is_short(words: list[str]) -> bool:
-    """It ends in seconds, and its config is there."""
-    files = [word for word in words if word.endswith(".jsonnet")]
-    is_there = all((ROOT / file).is_file() for file in files)
-    return is_there and bool(
-        {"--dry-run", "--list", "doctor", "configs/demo_ppo.jsonnet"} & {*words}
-    )
-
-
-SHORT = {
-    shlex.join(words): words
-    for page in COMMANDED
-    for program, *words in commands(page)
-    if program == "vineppo" and is_short(words)
-}
-
-
-@pytest.mark.parametrize("line", SHORT)
-def test_a_short_command_of_a_page_runs(line, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert main(SHORT[line]) == 0

@@ -4,72 +4,25 @@ import math
 from dataclasses import dataclass, field, replace
 
 import pytest
-from support.random_walk import DIGITS, TOP, prompt_ids, sample
-from support.rollouts import CPU, LINES, rollout, terminal
+from support.rollouts import CPU, rollout, terminal
 from support.uncertain import UNCERTAIN
 from support.walks import (
     CREDIT,
     GRADING,
-    LONG,
     SHORT,
-    STARTS,
     SlottedEngine,
     entropies_of_lines,
     walk_config,
     walked,
 )
 
-from vineppo.credit.groups import RlooCredit
-from vineppo.experience import Experience, add_advantages, sample_varied
+from vineppo.experience import Experience, sample_varied
 from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.metrics import value_quality
-from vineppo.recipes.remax import RemaxCredit
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
 from vineppo.values.group_mean import GroupMean
 from vineppo.values.predictor import ValuePredictor
-
-REMAX = RemaxCredit("remax", LINES)
-NUM_SAMPLES = 6
-NUM_ROLLOUTS = len(STARTS) * NUM_SAMPLES
-
-
-def test_one_greedy_request_a_problem_with_a_seed_of_its_own():
-    experience, engine = walked(walk_config(SHORT, 3, REMAX, NUM_SAMPLES))
-    greedy = [request for request in engine.requests if request.temperature == 0]
-    assert len(engine.requests) == NUM_ROLLOUTS + len(STARTS)
-    assert [request.prefix_ids for request in greedy] == [prompt_ids(start) for start in STARTS]
-    assert {r.max_tokens for r in greedy} == {SHORT}
-    assert {r.temperature for r in engine.requests} == {0.0, 1.0}
-    assert len({request.seed for request in engine.requests}) == len(engine.requests)
-    assert len(experience.rollouts) == NUM_ROLLOUTS
-    assert not any(rollout.returns_S for rollout in experience.rollouts)
-    assert experience.greedy_tokens == sum(len(sample(request)) for request in greedy)
-    assert experience.num_continuations == 0
-
-
-def test_the_greedy_response_is_the_baseline_of_its_problem():
-    """Every advantage is the rollout's reward less that of its own problem's greedy response."""
-    baselines = set()
-    for seed in range(4):
-        config = walk_config(LONG, seed, REMAX, NUM_SAMPLES)
-        experience, engine = walked(config)
-        greedy = [request for request in engine.requests if request.temperature == 0]
-        expected = {f"walk/{start}": reward_of(r) for start, r in zip(STARTS, greedy, strict=True)}
-        baselines |= set(expected.values())
-        for one in experience.rollouts:
-            nothing = (0.0,) * len(one.response_ids)
-            one.tokens_T |= {"kl": nothing, "trainer_logprobs": nothing}
-        add_advantages(experience.rollouts, [], config, 0.0)
-        for one in experience.rollouts:
-            assert one.greedy_reward == expected[one.problem.id]
-            assert set(one.tokens_T["advantages"]) == {one.reward - one.greedy_reward}
-    assert baselines == {0.0, 1.0}  # the walk ends both ways, so the test can tell them apart
-
-
-def reward_of(request):
-    """By the engine's own sample: 1 where the walk ends at the top."""
-    return float(DIGITS[TOP] == sample(request)[-2])
 
 
 def drawing(varied):
@@ -216,15 +169,6 @@ def test_rollouts_are_cut_once_their_entropies_are_there():
     assert len({steps for steps, _ in engine.submitted} - {0}) <= 3
     _, at_once = walked(walk_config(60, seed=5), SlottedEngine())
     assert len({steps for steps, _ in at_once.submitted} - {0}) > 6
-
-
-def test_an_estimator_without_values_ends_with_every_rollout_cut():
-    """Nothing is left in the engine when the last rollouts wait for their entropies."""
-    credit = RlooCredit("rloo", UNCERTAIN)
-    entropy_pass = entropy_pass_of(entropies_of_lines, 100)
-    found, _ = walked(walk_config(60, 5, credit), entropy_pass=entropy_pass)
-    plain, _ = walked(walk_config(60, 5, RlooCredit("rloo", LINES)))
-    assert [one.spans_S for one in found.rollouts] == [one.spans_S for one in plain.rollouts]
 
 
 class Known(ValuePredictor):

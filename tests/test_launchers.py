@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.processes import TIMEOUT_S, environment, free_port
+from support.processes import environment, free_port
 from support.ranks import Case, finish, flat_weights, responses, returns
 
 CASE = Case("vineppo", "vllm")
@@ -58,17 +58,3 @@ def test_two_ranks_of_a_launcher(whole_runs, tmp_path, launcher, slots):
         assert returns(run_dir, iteration) == returns(alone, iteration)
     here, there = flat_weights(run_dir, "policy"), flat_weights(alone, "policy")
     assert (here - there).norm() / there.norm() < 1e-5
-
-
-@pytest.mark.slow
-def test_a_mistake_in_the_config_is_one_line_of_a_job(configs, tmp_path):
-    """torchrun reports the ranks' ends above and below it, and ends with 1 itself."""
-    (launcher,) = torchrun(tmp_path, [2])
-    command = [*launcher, "train", str(configs / "demo_vineppo.jsonnet"), "--set=sed=1"]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    said = [line for line in done.stderr.splitlines() if line.startswith("vineppo: ")]
-    assert said == ["vineppo: config: unknown key sed"]
-    assert done.returncode == 1
-    assert "exitcode  : 2" in done.stderr

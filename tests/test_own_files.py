@@ -1,6 +1,5 @@
 """A user's own files: what is refused, and what a run keeps of them."""
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from support.rollouts import rollout
 from support.uncertain import UNCERTAIN
 
-from vineppo.config.load import load_config, user_digests
+from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
 from vineppo.errors import UserError
@@ -99,22 +98,6 @@ def test_advantages_that_cannot_be_used_are_refused(returned, message, tmp_path,
     with pytest.raises(UserError) as refusal:
         token_advantages(config, [rollout([0.0, 1.0]), rollout([0.0, 1.0])])
     assert str(refusal.value) == f"credit.kind '{file}:Shrunk': advantages must return {message}"
-
-
-def test_every_own_file_is_told_from_another(files, loaded):
-    (files / "mask.py").write_text("def trains(rollout): return [True]")
-    own = (
-        f"task.grading.reward_path={files / 'brief.py'}",
-        f"optimization.token_mask_path={files / 'mask.py'}",
-    )
-    before = user_digests(loaded(*own))
-    names = {"brief.py", "mask.py", "results.py", "shrunk.py"}
-    assert {Path(path).name for path in before} == names
-    code = (files / "shrunk.py").read_bytes()
-    assert before[str(files / "shrunk.py")] == hashlib.sha256(code).hexdigest()
-    (files / "shrunk.py").write_bytes(code + b"# changed")
-    after = user_digests(loaded(*own))
-    assert [path for path in before if after[path] != before[path]] == [str(files / "shrunk.py")]
 
 
 def test_a_run_does_not_go_on_with_another_own_file(files, loaded, tmp_path):

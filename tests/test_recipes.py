@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from support.grids import grid
 from support.tiny_models import random_model
 from support.training import CONFIGS, NO_WANDB
 
 from vineppo.cli import main
-from vineppo.config.load import complete, evaluate_jsonnet
+from vineppo.config.load import complete, evaluate_jsonnet, load_config
+from vineppo.config.schema import TrainConfig
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.worded import WORDS
 
@@ -51,6 +53,10 @@ SEEN = {
 }
 
 
+# What others of them, or other tests, train as well.
+MIXED = ("bpco", "decoupled_lambda", "positive_examples", "two_critics", "generative")
+
+
 @pytest.fixture(scope="module")
 def small_critic(tmp_path_factory):
     """A model a quarter as wide as the policy, with its tokenizer."""
@@ -82,9 +88,11 @@ def test_all_are_here(tmp_path):
     names = f"std.objectFieldsAll(import '{CONFIGS}/lib/recipes.libsonnet')"
     file.write_text(f"{{ names: {names} }}")
     assert set(evaluate_jsonnet(str(file))["names"]) == set(SEEN)
+    for name in MIXED:
+        load_config(TrainConfig, str(leaf(tmp_path, name)), [])
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", grid(*(name for name in SEEN if name not in MIXED), slow=MIXED))
 def test_it_trains(name, tmp_path, small_critic):
     file, run_dir = str(leaf(tmp_path, name, small_critic)), tmp_path / "run"
     settings = SMALL | OWN.get(name, {})

@@ -74,12 +74,3 @@ def test_an_invalid_generation_config_is_mended_at_load(broken, tmp_path, capsys
     again = load_model(str(tmp_path / "saved"), "float32", "sdpa")
     assert again.engine_model.stop_ids == (2, 14)
     assert "invalid" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("stop_id", ["x", [2, -1], 99])
-def test_an_end_that_no_token_has_is_refused(stop_id, tmp_path):
-    shutil.copytree(ASSETS / "arithmetic_short", tmp_path / "model")
-    path = tmp_path / "model/generation_config.json"
-    path.write_text(json.dumps({"eos_token_id": stop_id}))
-    with pytest.raises(UserError, match=r"the end-of-sequence id (x|-1|99) must be one of"):
-        load_model(str(tmp_path / "model"), "float32", "sdpa")

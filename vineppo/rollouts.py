@@ -170,13 +170,11 @@ def _submit_episode(
     done: Callable[[Continuation], None],
     with_logprobs: bool,
 ) -> None:
-    """Queues a continuation through the environment, a turn at a time.
-
-    Turn t, counted from the start of the response, has the stream (*stream, t).
-    """
+    """Queues a continuation by turns; the response's turn t has the stream (*stream, t)."""
     prompt, sampling = state.prompt, sampler.sampling
-    assert sampler.environment is not None
-    episode = Episode(sampler.environment, prompt.problem, sampling.max_tokens, state.prefix_ids)
+    environment = sampler.environment
+    assert environment is not None
+    episode = Episode(environment, prompt.problem, sampling.max_tokens, state.prefix_ids)
     num_sampled = 0
 
     def ask() -> None:
@@ -188,7 +186,7 @@ def _submit_episode(
             (*stream, len(episode.turns)),
             answer,
             with_logprobs,
-            tuple(episode.stop_ids),
+            tuple(environment.stop_ids),
         )
 
     def answer(_: int, completion: Completion) -> None:

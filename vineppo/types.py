@@ -89,9 +89,9 @@ class StateValue:
 class Turn:
     """Tokens [start, end) of a response that the policy wrote at one go, and what they earned.
 
-    Between two turns stand the environment's tokens. `state` names the state before the turn; equal
-    states of a problem have one name. If the environment wrote the fourth and fifth of 7 tokens:
-    `(Turn(0, 3, "a", 0.0), Turn(5, 7, "b", 1.0))`.
+    Between two stand the environment's: of 7 tokens the fourth and fifth, if `turns` are
+    `(Turn(0, 3, "a", 0.0), Turn(5, 7, "b", 1.0))`. `state` names the state before; equal states of
+    a problem have one name.
     """
 
     start: int
@@ -105,8 +105,7 @@ class TokenSequence:
     """A prompt and a response as token ids, with named numbers of the response's tokens.
 
     `tokens_T["advantages"][t]` belongs to `response_ids[t]`; a value is of the state before the
-    token. Without `turns` the policy wrote all tokens. With turns, batches mark no token of the
-    environment as the response's.
+    token. Without `turns` the policy wrote all tokens.
     """
 
     prompt_ids: tuple[int, ...]

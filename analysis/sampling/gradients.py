@@ -37,6 +37,7 @@ from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.recipes.tree import TreeCredit
+from vineppo.rollouts import Prompt
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, problems_of_iteration
 from vineppo.segment.token_texts import steps_of
@@ -46,6 +47,7 @@ from vineppo.types import CRITIC, Rollout, TrainBatch
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch
 CHUNK = 2**13  # columns whose double copies are held at once
+HALVES = "", "second half"  # names of their random streams
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
 
@@ -80,22 +82,31 @@ def gradient_rows(
     num_groups = len(source.groups)
     if num_groups < 2:
         raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {num_groups}")
+    halves = [source]
+    if can_sample:
+        halves.append(_second_half(policies, checkpoint, journal, source))
     critic_weights = 0
     if source.iteration == checkpoint.iteration + 1:
-        critic_weights = add_values(policies, checkpoint, source.rollouts).get(CRITIC, 0)
+        for half in halves:
+            critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
     found = choose_estimators(
         config, source.rollouts, settings["estimators"], can_sample=can_sample
     )
     if any(one.reads_entropies for one in filter(None, map(states_of_draws, found))):
-        add_entropies(policies, checkpoint, source.rollouts)
+        for half in halves:
+            add_entropies(policies, checkpoint, half.rollouts)
     estimators = [scaled(estimator, source.rollouts) for estimator in found]
-    groups_E = groups_by_estimator(policies, checkpoint, source, estimators)
+    groups_HE = [
+        groups_by_estimator(policies, checkpoint, half, estimators, name)
+        for half, name in zip(halves, HALVES, strict=False)
+    ]
+    groups_E = groups_HE[0]
     with policies.engine_asleep():
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
         num_weights = sum(weight.numel() for weight in module.parameters())
-        products, gains = inner_products_of(module, checkpoint, groups_E, estimators)
+        products, within, gains = inner_products_of(module, checkpoint, groups_HE, estimators)
         del module
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
@@ -114,6 +125,7 @@ def gradient_rows(
             "num_tokens": tokens_EN[e, n],
             "time_s": None if np.isnan(time_s_EN[e, n]) else time_s_EN[e, n],
             "gram_N": products[e][n],
+            "within": within[e][n] if len(halves) == 2 else None,
             "adam_gain": gains[e][0],
             "adam_gain_without": gains[e][1 + n],
         }
@@ -126,36 +138,44 @@ def gradient_rows(
 def inner_products_of(
     module: TokenLogprobs,
     checkpoint: Checkpoint,
-    groups_E: Sequence[Sequence[Sequence[Rollout]]],
+    groups_HE: Sequence[Sequence[Sequence[Sequence[Rollout]]]],
     estimators: Sequence[Estimator],
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Inner products of every estimator's gradients, [N, N], and what Adam gains by them, [1 + N].
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """Inner products of every estimator's gradients, [N, N], their noise within problems, [N], and
+    what Adam gains by them, [1 + N].
 
-    The gain is of all problems, then without each; NaN for two problems. `adam_gains` gets the
-    signal of the least noisy vine of unbiased values, else of the first estimator.
+    Inner products are the mean of both halves' where there are two, a and b. The noise within
+    problem n is then |g_a − g_b|²/2, else 0. The gain is by the first half: of all problems, then
+    without each; NaN for two problems. `adam_gains` gets the signal of the least noisy vine of
+    unbiased values, else of the first estimator.
     """
     config, settings = checkpoint.config, checkpoint.settings
-    num_problems = len(groups_E[0])
+    num_problems = len(groups_HE[0][0])
     seed = derive_seed(settings["seed"], "projection")
     device = next(module.parameters()).device
     num_weights = sum(weight.numel() for weight in module.parameters())
     sketch = CountSketch(num_weights, SKETCH_SIZE, seed, device)
     chosen_C = chosen_coordinates(num_weights, NUM_COORDINATES, seed)
-    products, coordinates = [], []
+    products, within, coordinates = [], [], []
     with Progress(transient=True) as bar:
-        task = bar.add_task(f"{checkpoint.title}: gradients", total=len(groups_E) * num_problems)
-        for estimator, groups in zip(estimators, groups_E, strict=True):
-            set_advantages(
-                groups, [advantages_of(estimator, group) for group in groups], config,
-                estimator.credit,
-            )  # fmt: skip
-            rows_ND, rows_NC = problem_gradients(
-                module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
-            )
-            products.append(inner_products(rows_ND))
-            coordinates.append(rows_NC)
+        total = len(groups_HE) * len(estimators) * num_problems
+        task = bar.add_task(f"{checkpoint.title}: gradients", total=total)
+        for estimator, *groups_H in zip(estimators, *groups_HE, strict=True):
+            halves = []
+            for groups in groups_H:
+                advantages = [advantages_of(estimator, group) for group in groups]
+                set_advantages(groups, advantages, config, estimator.credit)
+                halves.append(
+                    problem_gradients(
+                        module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
+                    )
+                )
+            products.append(np.mean([inner_products(rows_ND) for rows_ND, _ in halves], axis=0))
+            difference_ND = halves[0][0] - halves[-1][0]
+            within.append(np.square(difference_ND, dtype=np.float64).sum(1) / 2)
+            coordinates.append(halves[0][1])
     if num_problems < 3:
-        return products, [np.full(1 + num_problems, np.nan)] * len(estimators)
+        return products, within, [np.full(1 + num_problems, np.nan)] * len(estimators)
     ones_N = np.ones(num_problems)
     traces = {
         e: noise_from_gram(products[e], ones_N).trace
@@ -164,7 +184,7 @@ def inner_products_of(
     }
     signal_NC = coordinates[min(traces, key=lambda e: traces[e], default=0)]
     scale = num_weights / len(chosen_C)
-    return products, [
+    return products, within, [
         scale
         * adam_gains(
             rows_NC, signal_NC, config.rollouts.num_prompts,
@@ -333,19 +353,33 @@ def _sampled(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> So
     if is_saved and config.credit.kind != "tree":
         groups = groups_of(read_saved(checkpoint.run_path, iteration, policies.problem))
     if len(groups) < number:
-        groups = groups_of(sample_rollouts(policies, checkpoint, number))
+        groups = groups_of(
+            sample_rollouts(policies, checkpoint, next_prompts(policies, checkpoint, number), "")
+        )
     source = Source(iteration, groups[:number])
     greedy_tokens = add_fresh_values(policies, checkpoint, source.rollouts, journal)
     return replace(source, greedy_tokens=greedy_tokens)
 
 
+def _second_half(
+    policies: Policies, checkpoint: Checkpoint, journal: Journal, first: Source
+) -> Source:
+    """As many rollouts of the same problems, with values of their own: independent of the first."""
+    prompts = [policies.prompt(group[0].problem.id) for group in first.groups]
+    rollouts = sample_rollouts(policies, checkpoint, prompts, HALVES[1])
+    greedy_tokens = add_fresh_values(policies, checkpoint, rollouts, journal, HALVES[1])
+    return Source(first.iteration, groups_of(rollouts), greedy_tokens)
+
+
 def groups_by_estimator(
-    policies: Policies, checkpoint: Checkpoint, source: Source, estimators: Sequence[Estimator]
-) -> list[list[list[Rollout]]]:
+    policies: Policies, checkpoint: Checkpoint, source: Source, estimators: Sequence[Estimator],
+    half: str,
+) -> list[list[list[Rollout]]]:  # fmt: skip
     """The source's, or trees from its problems, sampled once for all estimators of one shape."""
     trees: dict[Any, list[list[Rollout]]] = {}
     prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
-    stream, title = (source.iteration, "trees"), f"{checkpoint.title}, trees"
+    stream: tuple[int | str, ...] = (source.iteration, "trees", *stream_of(half))
+    title = f"{checkpoint.title}, trees"
 
     def groups(credit: Credit) -> list[list[Rollout]]:
         if not isinstance(credit, TreeCredit):
@@ -359,19 +393,27 @@ def groups_by_estimator(
     return [groups(estimator.credit) for estimator in estimators]
 
 
-def sample_rollouts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Rollout]:
-    """Rollouts of the engine's policy as the next iteration would have trained on them.
+def stream_of(half: str) -> tuple[str, ...]:
+    """What tells a half's random streams from the first half's."""
+    return (half,) if half else ()
 
-    With the run's `rollouts.num_prompts` problems they are that iteration's; the random streams are
-    the analysis's.
-    """
-    config, iteration = checkpoint.config, checkpoint.iteration + 1
+
+def next_prompts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Prompt]:
+    """Those of the next iteration, where the run has so many problems an iteration."""
     prompts = list(policies.train_by_id.values())
     count = min(num_problems, len(prompts))
-    chosen = problems_of_iteration(len(prompts), count, iteration, config.seed)
+    seed, iteration = checkpoint.config.seed, checkpoint.iteration + 1
+    return [prompts[i] for i in problems_of_iteration(len(prompts), count, iteration, seed)]
+
+
+def sample_rollouts(
+    policies: Policies, checkpoint: Checkpoint, prompts: Sequence[Prompt], half: str
+) -> list[Rollout]:
+    """Rollouts of the engine's policy; the random streams are the analysis's, one for each half."""
+    config, iteration = checkpoint.config, checkpoint.iteration + 1
     rollouts = sample_responses(
-        policies.sampler, [prompts[i] for i in chosen], config.rollouts.num_samples,
-        (iteration, "rollouts"), f"{checkpoint.title}, rollouts",
+        policies.sampler, prompts, config.rollouts.num_samples,
+        (iteration, "rollouts", *stream_of(half)), f"{checkpoint.title}, rollouts",
     )  # fmt: skip
     if config.reads_entropies:
         add_entropies(policies, checkpoint, rollouts)

@@ -174,11 +174,12 @@ def truth_rows(
 
 
 def add_fresh_values(
-    policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout], journal: Journal
-) -> dict[str, int]:
+    policies: Policies, checkpoint: Checkpoint, rollouts: Sequence[Rollout], journal: Journal,
+    half: str = "",
+) -> dict[str, int]:  # fmt: skip
     """Sets returns of every distinct state and greedy rewards; gives the greedy responses' tokens.
 
-    Resumable: what the journal holds is not sampled again.
+    Resumable: what the journal holds is not sampled again. Every `half` has returns of its own.
     """
     _check_countable(checkpoint)
     number = checkpoint.settings["sample_values"]
@@ -189,14 +190,14 @@ def add_fresh_values(
         for rollout in rollouts
         for step in range(len(rollout.spans_S))
     }
-    stream = (checkpoint.iteration, "gradient-variance")
+    stream, halves = (checkpoint.iteration, "gradient-variance"), ((half,) if half else ())
     requests = [
-        request_of(state, number, (*stream, "values"), " ".join(key))
+        request_of(state, number, (*stream, "values", *halves), " ".join((*key, *halves)))
         for key, state in states.items()
     ]
     sampler, title = policies.sampler, checkpoint.title
     returns, _ = sample_returns(sampler, requests, journal, f"{title}, values")
-    drawn = {key: returns[" ".join(key)] for key in states}
+    drawn = {key: returns[" ".join((*key, *halves))] for key in states}
     values_by_key = {
         key: StateValue(tuple(map(float, state.returns_K)), state.num_tokens)
         for key, state in drawn.items()

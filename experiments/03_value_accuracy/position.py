@@ -6,14 +6,14 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import COLORS, GREY
+from analysis.figures import METHOD_COLORS
 
 HERE = Path(__file__).parent
 PLACES = ["[0, 0.2)", "[0.2, 0.4)", "[0.4, 0.6)", "[0.6, 0.8)", "[0.8, 1)"]
 SERIES = (
-    ("critic", "PPO's critic", COLORS[1]),
-    ("group_mean", "mean reward of the group", GREY),
-    ("mc_9", "nine continuations", COLORS[0]),
+    ("critic", "PPO's critic", METHOD_COLORS["PPO"]),
+    ("group_mean", "mean reward of the group", METHOD_COLORS["K = 0"]),
+    ("mc_9", "nine continuations", METHOD_COLORS["VinePPO"]),
 )
 
 mpl.rcParams.update({"font.family": "DejaVu Sans", "font.size": 8})

@@ -63,11 +63,6 @@ BOTH = Table(
     {"algorithm": str, "temperature": float, "evaluation_temperature": float, "num_seeds": int}
     | dict.fromkeys(["pass@1", *LENGTHS], Estimate),
 )
-TOP = {
-    "final": "test pass@1 at temperature {at:g}",
-    "truncated_frac": "truncated (share)",
-    "response_length_mean": "response length (tokens)",
-}
 DODGE = 0.01  # of the axis between lines, so that their bars do not cover one another
 
 
@@ -211,46 +206,31 @@ def start_of(rows: pd.DataFrame) -> Estimate | None:
 def draw(
     results: pd.DataFrame, both: pd.DataFrame, start: Estimate | None, path: Path
 ) -> list[Path]:
-    """Writes `path`.png.
-
-    Above up to three panels by the temperature of training, below one an algorithm by that of
-    evaluation. Where nothing was cut off, there is no panel of that.
-    """
-    names = list(results["algorithm"].unique())
-    lower_names = names if both["evaluation_temperature"].nunique() > 1 else []
-    columns = [name for name in TOP if name == "final" or results[name].fillna(0).any()]
-    with figures.grid(len(columns) + len(lower_names), len(columns)) as (figure, axes):
-        top, lower = axes[: len(columns)], axes[len(columns) :]
-        at, count = results["evaluation_temperature"].iloc[0], results["num_evaluations"].iloc[0]
-        for axis, column in zip(top, columns, strict=True):
-            draw_top(axis, results, column)
-            axis.set(xlabel="temperature of training", ylabel=TOP[column].format(at=at))
-            if column == "truncated_frac":
-                axis.set_ylim(bottom=0)
-        top[0].plot([], [], "--", color="0.4", linewidth=0.8, label=f"best of {count} evaluations")
+    """Writes `path`.png: by the temperature of training, and an algorithm by that of evaluation."""
+    used = (
+        list(results["algorithm"].unique()) if both["evaluation_temperature"].nunique() > 1 else []
+    )
+    with figures.grid(1 + len(used), 3) as (figure, (first, *others)):
+        draw_final(first, results)
         if start is not None:
             look: dict[str, Any] = {"color": "0.6", "linestyle": ":", "linewidth": 0.8, "zorder": 0}
-            top[0].axhline(start.value, label="start", **look)
-        for axis, name in zip(lower, lower_names, strict=True):
+            first.axhline(start.value, label="start", **look)
+        for axis, name in zip(others, used, strict=True):
             draw_algorithm(axis, both[both["algorithm"] == name])
             axis.set(xlabel="temperature of evaluation", ylabel="test pass@1", title=name)
-        figures.same_ylim(lower)
-        figures.shared_legend(figure, top[0], *lower)
+        figures.same_ylim(others)
+        figures.shared_legend(figure, first, *others)
         return figures.save(figure, path)
 
 
-def draw_top(axis: Axes, results: pd.DataFrame, column: str) -> None:
-    """A line an algorithm by the temperature of training; of the final score also the best."""
-    names = list(results["algorithm"].unique())
+def draw_final(axis: Axes, results: pd.DataFrame) -> None:
+    """A line an algorithm by the temperature of training: its last policy, at one temperature."""
+    names, at = list(results["algorithm"].unique()), results["evaluation_temperature"].iloc[0]
     styles, shifts = figures.method_styles(names), dodge(len(names), results["temperature"])
     for name, shift in zip(names, shifts, strict=True):
-        points, style = results[results["algorithm"] == name], styles[name]
-        figures.curve(
-            axis, points, "temperature", column, style | {"label": name}, shift=shift, ends="bars"
-        )
-        if column == "final":
-            best = style | {"linestyle": "--", "linewidth": 0.8, "marker": ""}
-            figures.curve(axis, points, "temperature", "best", best, shift=shift, ends="")
+        points, style = results[results["algorithm"] == name], styles[name] | {"label": name}
+        figures.curve(axis, points, "temperature", "final", style, shift=shift, ends="bars")
+    axis.set(xlabel="temperature of training", ylabel=f"test pass@1 at temperature {at:g}")
 
 
 def draw_algorithm(axis: Axes, both: pd.DataFrame) -> None:

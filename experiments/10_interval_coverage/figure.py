@@ -28,7 +28,7 @@ def main() -> None:
             for index, (interval, label) in enumerate(INTERVALS.items()):
                 of = rows[rows["interval"] == interval]
                 marker = figures.marker(index)
-                color = figures.COLORS[index]
+                color = figures.OTHER_COLORS[index]
                 axis.plot(
                     of["num_seeds"], 100 * of[column], marker=marker, color=color, label=label
                 )

@@ -1,16 +1,18 @@
-"""One figure of all values: what they know within problems, what their differences leave of the
-policy's gradient, what they cost, and what the policy learns by some of them.
+"""One figure of all values: what they know within problems, the signal of their differences over
+RLOO's, and what they cost.
 
     python experiments/18_critics/figure.py
 
-draws critics.png from value_accuracy.csv and gradient_variance.csv, here and in further/,
-seconds.csv, and compare/compare.csv.
+draws critics.png from value_accuracy.csv and gradient_variance.csv, here and in further/, and
+seconds.csv.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.ticker import StrMethodFormatter
 
 from analysis import estimators, figures
@@ -35,18 +37,16 @@ COST_AS = {
     "fused": "judge",
     "group_mean_others": "none",
 }
-# Runs of compare.csv that learned by them.
-LEARNED = {
-    "mc_3": "VinePPO, K = 3",
-    "mc_9": "VinePPO, K = 9",
-    "privileged": "martingale, answer in view",
-    "posterior": "martingale",
-    "zero_head": "PPO",
+# Kinds of values: the predictors of a kind match its pattern, the first that fits.
+KINDS = {
+    "exact values": (r"oracle", figures.GREY),
+    "continuations": (r"mc_\d+|pooled|shrunk|smoothed", figures.METHOD_COLORS["VinePPO"]),
+    "martingales": (r"posterior|privileged", figures.METHOD_COLORS["martingale"]),
+    "probes and questions": (r"probe|uncertainty|asked|judge|fused", figures.OTHER_COLORS[1]),
+    "rewards of the group": (r"group.*", figures.METHOD_COLORS["K = 0"]),
+    "critics and reward models": (r".*", figures.METHOD_COLORS["PPO"]),
 }
-LOOKS = [
-    {"label": "after 1,024 rewards", "color": "0.65"},
-    {"label": "after 3,072 rewards", "color": figures.COLORS[0]},
-]
+LAST = 6  # iterations, 3,072 rewards
 # No differences within a problem, or named twice.
 LEFT_OUT = ("constant", "group", "group_mean", "drawn")
 
@@ -57,55 +57,51 @@ def read(name: str, keys: list[str]) -> pd.DataFrame:
     return pd.concat(both).drop_duplicates(keys)
 
 
+def color_of(name: str) -> str:
+    return next(color for form, color in KINDS.values() if re.fullmatch(form, name))
+
+
+def draw(axis: Axes, frame: pd.DataFrame, label: str, **look: Any) -> None:
+    """A dot and an interval a predictor, in the order of the rows."""
+    rows = range(len(frame))
+    axis.hlines(rows, frame["value_low"], frame["value_high"], **look)
+    axis.scatter(frame["value"], rows, s=12, **look)
+    axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
+    axis.set(xlabel=label, yticks=rows, yticklabels=[], ylim=(-0.7, len(frame) - 0.3))
+
+
 def main() -> None:
     scores = read("value_accuracy.csv", ["checkpoint", "predictor", "stratum", "metric"])
     scores = scores[(scores["stratum"] == "boundaries") & (scores["metric"] == "pearson_within")]
-    scores = scores[~scores["predictor"].isin(LEFT_OUT)].set_index(["checkpoint", "predictor"])
-    noise = read("gradient_variance.csv", ["quantity", "estimator"])
-    noise = noise.set_index(["quantity", "estimator"])
-    early, late = (scores.loc[checkpoint] for checkpoint in (2, 6))
-    names = list(late.sort_values("value").index)
-    noisy = list(map(estimators.of_values, names))
-    panels = [
-        ("correlation within problems", (early.loc[names], late.loc[names])),
-        *(
-            (label, (noise.loc[quantity].reindex(noisy),))
-            for quantity, label in {
-                "signal_ratio": "gradient's signal over RLOO's",
-                "trace_ratio": "gradient's noise over RLOO's",
-            }.items()
-        ),
-    ]
+    scores = scores[(scores["checkpoint"] == LAST) & ~scores["predictor"].isin(LEFT_OUT)]
+    scores = scores.sort_values("value").set_index("predictor")
+    names = list(scores.index)
+    signal = read("gradient_variance.csv", ["quantity", "estimator"])
+    signal = signal[signal["quantity"] == "signal_ratio"].set_index("estimator")
     seconds = pd.read_csv(HERE / "seconds.csv", index_col="predictor")["over_grpo"]
-    learned = pd.read_csv(HERE / "compare" / "compare.csv")
-    learned = learned[learned["interval"] == "welch"].set_index("method")
-    learned = learned.reindex([LEARNED.get(name, "") for name in names])
-    with figures.panels(1, 5) as (figure, axes):
-        figure.set_size_inches(12.4, 0.17 * len(names) + 0.9)
-        for axis, (label, frames) in zip(axes[:3], panels, strict=True):
-            for place, (frame, look) in enumerate(zip(frames, LOOKS[-len(frames) :], strict=True)):
-                rows = np.arange(len(names)) + 0.15 * (len(frames) - 1 - 2 * place)
-                axis.hlines(rows, frame["value_low"], frame["value_high"], color=look["color"])
-                axis.plot(frame["value"], rows, "o", **look)
-            axis.axvline(0, color="0.7", linewidth=0.6, zorder=0)
-            axis.set(xlabel=label, yticks=range(len(names)), yticklabels=[])
-        costs = seconds.reindex([COST_AS.get(name, name) for name in names])
-        axes[3].plot(costs, range(len(names)), "o", color=figures.COLORS[0])
-        axes[3].set(
-            xlabel="seconds of an iteration over GRPO's", yticks=range(len(names)), yticklabels=[]
-        )
-        low, high = 0.8 * seconds.min(), 1.25 * seconds.max()
-        figures.logarithmic(axes[3], low, high, StrMethodFormatter("{x:g}"))
-        axes[3].axvline(1, color="0.7", linewidth=0.6, zorder=0)
-        axes[4].hlines(range(len(names)), learned["effect_low"], learned["effect_high"])
-        axes[4].plot(learned["effect"], range(len(names)), "o", color=figures.COLORS[0])
-        axes[4].axvline(0, color="0.7", linewidth=0.6, zorder=0)
-        axes[4].set(xlabel="pass@1 less RLOO's", yticks=range(len(names)), yticklabels=[])
-        axes[4].set_ylim(axes[0].get_ylim())
+    colors = list(map(color_of, names))
+    with figures.panels(1, 3) as (figure, axes):
+        figure.set_figheight(0.17 * len(names) + 0.8)
+        draw(axes[0], scores, "correlation\nwithin problems", color=colors)
         axes[0].set_yticklabels(
             [LABELS.get(name) or figures.predictor_label(name) for name in names]
         )
+        by_name = signal.reindex(map(estimators.of_values, names))
+        draw(axes[1], by_name, "signal of the gradient\nover RLOO's", color=colors)
         axes[1].axvline(1, color="0.7", linewidth=0.6, linestyle=":", zorder=0)
+        costs = seconds.reindex([COST_AS.get(name, name) for name in names])
+        axes[2].scatter(costs, range(len(names)), s=12, color=colors)
+        axes[2].set(
+            xlabel="seconds of an iteration\nover GRPO's",
+            yticks=range(len(names)),
+            yticklabels=[],
+            ylim=axes[0].get_ylim(),
+        )
+        low, high = 0.8 * seconds.min(), 1.25 * seconds.max()
+        figures.logarithmic(axes[2], low, high, StrMethodFormatter("{x:g}"))
+        axes[2].axvline(1, color="0.7", linewidth=0.6, zorder=0)
+        for kind, (_, color) in KINDS.items():
+            axes[0].plot([], [], "o", color=color, label=kind)
         figures.shared_legend(figure, axes[0])
         figures.save(figure, HERE / "critics")
 

@@ -129,15 +129,6 @@ def test_the_seeds_of_a_name_are_pooled_on_their_problems(tmp_path):
     assert rows_of(twice, [1])[-1].top1_low is None
 
 
-def test_seeds_with_unlike_samples_are_not_pooled(tmp_path, capsys):
-    write_table(tmp_path, MIDDLE)
-    fewer = [step | {"num_samples": 128, "num_correct": 0} for step in MIDDLE]
-    write_table(tmp_path, fewer, seed=2)
-    assert main(["action-ranking", str(tmp_path), "--continuations=1"]) == 2
-    error = capsys.readouterr().err
-    assert "are seeds of ppo, but num_samples is 256 in the one and 128 in the other" in error
-
-
 def test_the_tables_alone_give_the_same_files_and_need_no_torch(tmp_path):
     for checkpoint in (0, 4):
         write_table(tmp_path / "a", checkpoint=checkpoint)

@@ -1,7 +1,6 @@
 """Alternatives and what follows them: on a walk of known values, and by a real engine, killed."""
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +16,6 @@ from support.random_walk import (
     value,
 )
 from support.trained_runs import lasting_process_group, trained_path  # noqa: F401
-from support.uncertain import UNCERTAIN
-from support.walks import CREDIT, walk_config
 
 from analysis.__main__ import main
 from analysis.action_ranking import FOLDER
@@ -27,14 +24,12 @@ from analysis.sampling.alternatives import (
     follow,
     next_step_length,
     propose,
-    ranking_rows,
 )
 from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint
 from analysis.sampling.rollouts import RolloutState
 from analysis.tables import find_tables
 from vineppo.config.schema import GradingConfig, SamplingConfig
-from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler, State
 from vineppo.run_dir.tables import read_parquet
 from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
@@ -167,13 +162,6 @@ def test_what_follows_a_step_has_the_value_of_the_state_after_it(walker, tmp_pat
     }  # fmt: skip
     seeds = [request.seed for request in walker.engine.requests]
     assert len(set(seeds)) == len(seeds)  # proposals, truth and draws are independent
-
-
-def test_a_segmenter_that_needs_entropies_is_refused(tmp_path):
-    config = walk_config(BUDGET, 0, replace(CREDIT, segmenter=UNCERTAIN))
-    checkpoint = SimpleNamespace(config=config, run_path=tmp_path / "run")
-    with pytest.raises(UserError, match="run: action-ranking cuts while it samples, without the"):
-        ranking_rows(None, checkpoint, None)
 
 
 @pytest.mark.slow

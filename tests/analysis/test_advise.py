@@ -6,20 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from support.sampled_runs import CONFIGS, write_solved_run
 
 from analysis import advise
 from analysis.__main__ import main
-from analysis.sampling.held_out import SCORE_SQUARES, measure_gradients
-from analysis.sampling.rollouts import read_saved
-from vineppo.batching import collate
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
-from vineppo.models import load_model
 from vineppo.run_dir import RunDir
-from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import Problem, StepSpan, Turn
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
 PROBLEMS, GROUP = 60, 8
@@ -286,34 +279,3 @@ def test_values_are_fitted_where_none_are_saved(tmp_path, monkeypatch):
     of_all, of_checkpoint = (advice_of(path, **one, checkpoints=i) for i in ("last", str(last)))
     assert of_all["last_iteration"].unique().tolist() == [last + 1]
     assert of_checkpoint["last_iteration"].max() <= last
-
-
-def test_steps_are_weighed_by_their_gradients(tmp_path):
-    """As the trainer's own pass has them, one step at a time; within a step as the logits say."""
-    path = write_solved_run(tmp_path / "run", num_problems=2, iterations=(1,))
-    config = load_config(TrainConfig, str(CONFIGS / "demo_vineppo.jsonnet"), [])
-    rollouts = read_saved(path, 1, lambda name: Problem(name, "", ""))[:3]
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    end = len(rollouts[0].response_ids)
-    rollouts[0].turns = (Turn(0, 2, "a", 0.0), Turn(4, end, "b", 1.0))  # two tokens observed
-    rollouts[0].spans_S = (StepSpan(0, 4), StepSpan(4, end))
-    for rollout in rollouts:
-        rollout.tokens_T[SCORE_SQUARES] = [1.0 + t % 2 for t in range(len(rollout.response_ids))]
-    measure_gradients(config, config.model.path, rollouts)
-    module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).eval()
-    for rollout in rollouts:
-        for span in rollout.spans_S:
-            module.zero_grad()
-            options = ForwardOptions(config.sampling.temperature)
-            logprobs_T = module(collate([rollout], torch.device("cpu"), ()), options)[
-                "logprobs_BT"
-            ][0]
-            prompt = len(logprobs_T) - len(rollout.response_ids)
-            places = [t for t in range(span.start, span.end) if rollout.is_action_T[t]]
-            logprobs_T[[prompt + t for t in places]].sum().backward()
-            squares = [w.grad.square().sum() for w in module.parameters() if w.grad is not None]
-            found_T = rollout.tokens_T[SCORE_SQUARES][span.start : span.end]
-            assert sum(found_T) == pytest.approx(float(sum(squares)), rel=1e-3)
-            if len(found_T) > 1:
-                ratio = (1.0 + (span.start + 1) % 2) / (1.0 + span.start % 2)
-                assert found_T[1] / found_T[0] == pytest.approx(ratio)

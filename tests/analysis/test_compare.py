@@ -1,6 +1,5 @@
 """Methods compared over seeds and settings: known effects, tables that redraw, refusals."""
 
-import csv
 import json
 import shutil
 
@@ -165,29 +164,6 @@ def test_equal_costs_are_read_off_between_the_evaluations(tmp_path):
     of_a = rows_of(*paths).query("method == 'vineppo'")
     ends = [counts.measure(of_a, "iteration", at).noise_S[0] for at in (0, 10)]
     assert counts.measure(of_a, "iteration", 5).noise_S[0] == pytest.approx(sum(ends) / 4)
-
-
-def test_what_is_left_out_neither_sets_the_cost_nor_stands_in_the_tables(tmp_path):
-    steps, runs = [np.full(8, count) for count in (0, 8, 16)], []
-    for name, tokens in (("vineppo", 1000), ("ppo", 1000), ("grpo", 10)):
-        runs += [write_run(tmp_path / f"{name}{s}", name, s, steps, tokens=tokens) for s in (1, 2)]
-    given = ["compare", *map(str, runs), "--baseline=PPO", "--at=tokens"]
-    for out, options, at in (("all", [], 200), ("some", ["--without=GRPO"], 20_000)):
-        assert main([*given, *options, f"--out={tmp_path / out}"]) == 0
-        with (tmp_path / out / "compare.csv").open(newline="") as file:
-            assert {float(row["at"]) for row in csv.DictReader(file)} == {at}
-    provenance = json.loads((tmp_path / "some/runs.json").read_text())
-    assert {about["method"] for about in provenance["runs"]} == {"ppo", "vineppo"}
-
-
-def test_a_cost_that_a_run_did_not_log_is_one_clear_line(settings, capsys):
-    path = settings[0].parent / "short_ppo_1"
-    lines = [{"iteration": iteration} for iteration in range(1, 11)]
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    arguments = ["--baseline", "PPO", "--at", "seconds"]
-    assert main(["compare", *map(str, settings), *arguments]) == 2
-    message = f"error: --at seconds: {path} logged no elapsed_s\n"
-    assert capsys.readouterr().err == message
 
 
 def test_the_committed_table_gives_the_same_files_bit_by_bit(settings, tmp_path, capsys):

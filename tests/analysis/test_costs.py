@@ -46,15 +46,6 @@ def test_a_curve_against_time_compares_seeds_at_equal_time(uneven):
     assert (points["pass@1_low"][1], points["pass@1_high"][1]) == (0.4375, 0.5)
 
 
-def test_one_seed_is_its_own_curve_and_an_unknown_cost_none(uneven):
-    ppo = method(uneven, "ppo")
-    points = cost_curve(ppo, "elapsed_s")
-    assert list(points["cost"]) == [0, 40, 80, 120]
-    assert list(points["pass@1_low"]) == list(ppo["low"])  # over problems
-    unknown = ppo.assign(elapsed_s=float("nan"))
-    assert cost_curve(unknown, "elapsed_s").empty
-
-
 def test_methods_at_equal_cost_by_hand(uneven):
     results = at_equal_cost(uneven)
     assert results[["cost", "method", "budget"]].to_numpy().tolist() == [

@@ -18,7 +18,7 @@ from support.trained_runs import (
 )
 
 from analysis.sampling import prices
-from analysis.sampling.estimators import advantages_of, choose_estimators, scaled
+from analysis.sampling.estimators import advantages_of, choose_estimators
 from analysis.sampling.gradients import (
     CountSketch,
     chosen_coordinates,
@@ -206,48 +206,6 @@ def test_what_is_made_of_the_first_draws(config):
     ):
         with pytest.raises(UserError, match=f"--estimators: {wrong} is not one of"):
             choose_estimators(config, group, wrong)
-
-
-def test_trees_by_their_names(config):
-    """Two children of 2 tokens, two leaves each: V of the nodes is 1/2 and 1."""
-    leaves = [((7, 4, 5), 1.0), ((7, 4, 6), 0.0), ((8, 9, 3), 1.0), ((8, 9, 7), 1.0)]
-    group = [saved_rollout("a", i, *leaf) for i, leaf in enumerate(leaves)]
-    names = "tree_2_2_2,tree_2_2_2_paper"
-    unbiased, paper = choose_estimators(config, group, names, can_sample=True)
-    assert advantages_of(unbiased, group) == [
-        [-1 / 2, -1 / 2, 1], [-1 / 2, -1 / 2, -1], [1 / 2, 1 / 2, 0], [1 / 2, 1 / 2, 0]
-    ]  # fmt: skip
-    assert advantages_of(paper, group)[:2] == [[-1 / 4, -1 / 4, 1 / 2], [-1 / 4, -1 / 4, -1 / 2]]
-    assert prices.sampled_tokens([[group]] * 2, [unbiased, paper], {}).tolist() == [[8], [8]]
-    for one, trained in ((unbiased, 12), (paper, 8)):  # those of no advantage too
-        found = [advantages_of(one, group)]
-        set_advantages([group], found, config, one.credit)
-        assert sum(sum(leaf.tokens_T["is_trained"]) for leaf in group) == trained
-    for wrong, can_sample in ((names, False), ("tree_2_2_1", True), ("tree_2", True)):
-        with pytest.raises(UserError, match="--estimators: tree"):
-            choose_estimators(config, group, wrong, can_sample=can_sample)
-
-
-def test_continuations_joined_with_outcomes_by_their_names(config, configs):
-    """Of two steps the only boundary is cut; G = 2, so that the other's residual is one draw."""
-    values = (StateValue((1.0, 0.0, 0.0, 1.0), 40), StateValue((1.0, 1.0, 0.0, 0.0), 20))
-    group = [saved_rollout("a", i, (7, 4, 5), 1.0 - i, values) for i in range(2)]
-    for one in group:
-        one.tokens_T["values/own"] = (0.5,) * 3
-        one.tokens_T["differences/own"] = (0.25, 0.0, 0.0)
-    own = load_config(TrainConfig, str(configs / "recipes/privileged.jsonnet"), [])
-    predictors = {"own": own.values.predictors["privileged"]}
-    config = replace(config, values=ValuesConfig(None, predictors))
-    names = "martingale_own,joined_own_1_2,joined_1_2"
-    martingale, cuts, without = choose_estimators(config, group, names)
-    # Residuals 1/4 and −3/4, and 1 − 3/4 at the cut.
-    assert advantages_of(martingale, group)[0] == pytest.approx([0.875, 0.625, 0.625])
-    behind = (2 * 0.25 + 0.25) / 3 + 0.75 / 2
-    assert advantages_of(scaled(cuts, group), group)[0] == pytest.approx(
-        [0.25 + behind, behind, 0.25 - (2 * 0.25 - 0.75 / 2) / 3]
-    )
-    assert cuts.tokens_of(group[0]) == 10
-    assert advantages_of(scaled(without, group), group)[0] == pytest.approx([1, 1, 1 - 2 / 3])
 
 
 def test_which_estimators_there_are(config):

@@ -30,8 +30,10 @@ from vineppo.run_dir.tables import write_parquet
 FILES = ("gradient_variance.csv", "gradient_variance.png")
 
 
-def make_table(rows_END, num_tokens_EN, time_s_EN=None, **about):
+def make_table(rows_END, num_tokens_EN, time_s_EN=None, second_END=None, **about):
     rows = np.asarray(rows_END, float)
+    halves = [rows, rows if second_END is None else np.asarray(second_END, float)]
+    within_EN = np.square(halves[0] - halves[1]).sum(-1) / 2
     tokens_EN = np.asarray(num_tokens_EN, float)
     whose = {"run": "run", "method": "vine", "seed": 1, "checkpoint": 4, "rollout_iteration": 5}
     return Gradients(
@@ -41,7 +43,8 @@ def make_table(rows_END, num_tokens_EN, time_s_EN=None, **about):
         num_tokens_EN=tokens_EN,
         time_s_EN=tokens_EN / 10 if time_s_EN is None else np.asarray(time_s_EN, float),
         adam_gains_EM=np.arange(1.0, 1 + len(rows) * (1 + rows.shape[1])).reshape(len(rows), -1),
-        gram_ENN=np.einsum("eid,ejd->eij", rows, rows),
+        gram_ENN=np.mean([np.einsum("eid,ejd->eij", half, half) for half in halves], 0),
+        within_EN=np.full(rows.shape[:2], np.nan) if second_END is None else within_EN,
     )
 
 
@@ -57,6 +60,7 @@ def write_gradients(path, table):
             "adam_gain": table.adam_gains_EM[e, 0],
             "adam_gain_without": table.adam_gains_EM[e, 1 + n],
             "gram_N": table.gram_ENN[e, n],
+            "within": None if np.isnan(table.within_EN[e, n]) else table.within_EN[e, n],
         }
         for e, estimator in enumerate(table.estimators)
         for n, problem in enumerate(table.problem_ids)
@@ -97,15 +101,21 @@ def test_gains_are_those_of_tables_from_before_the_gain_of_all_problems_too(tmp_
     assert rows["e1", "adam_gain_ratio"].value == 5.5 / 2.5
 
 
-def test_intervals_hold_the_variances_of_known_gradients():
-    """Of 50 weights: deviations 1 and 2."""
+def test_halves_tell_noise_within_problems_from_the_spread_of_true_gradients():
+    """Of 50 weights: true gradients deviate by 2, the noise of the estimators by 1 and 3."""
     generator = np.random.default_rng(0)
-    table = make_table(
-        [generator.normal(0.5, sd, (200, 50)) for sd in (1.0, 2.0)], np.ones((2, 200))
+    true_ND = generator.normal(0.5, 2, (400, 50))
+    first_END, second_END = (
+        [generator.normal(true_ND, deviation) for deviation in (1.0, 3.0)] for _ in range(2)
     )
-    rows = by_quantity(table)
-    assert rows["e0", "trace"].value_low < 50 < rows["e0", "trace"].value_high
-    assert rows["e1", "trace_ratio"].value_low < 4 < rows["e1", "trace_ratio"].value_high
+    rows = by_quantity(make_table(first_END, np.ones((2, 400)), second_END=second_END))
+    expected = {
+        ("e0", "within"): 50, ("e0", "between"): 200, ("e0", "trace"): 250,
+        ("e1", "within"): 450, ("e1", "between"): 200, ("e1", "within_ratio"): 9,
+    }  # fmt: skip
+    for key, value in expected.items():
+        assert rows[key].value_low < value < rows[key].value_high
+    assert rows["e1", "within_ratio"].value_high - rows["e1", "within_ratio"].value_low < 1
 
 
 def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
@@ -115,7 +125,7 @@ def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
     path = tmp_path / "gradients/run/iter_000004.parquet"
     write_gradients(path, table)
     again = read_gradients(path)
-    for field in ("num_tokens_EN", "time_s_EN", "adam_gains_EM", "gram_ENN"):
+    for field in ("num_tokens_EN", "time_s_EN", "adam_gains_EM", "gram_ENN", "within_EN"):
         np.testing.assert_array_equal(getattr(again, field), getattr(table, field))
     assert again.problem_ids == ("p0", "p1")
     assert again.about == table.about

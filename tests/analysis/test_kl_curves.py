@@ -75,12 +75,6 @@ def test_what_has_no_comparison_has_none():
         points_of([row("vine", 1, 0, 0.0, 0.2), row("vine", 2, 10, 0.1, 0.2)])
 
 
-def test_one_seed_has_its_intervals_over_problems():
-    bounds = {"pass@1_low": 0.25, "pass@1_high": 0.75}
-    (point,) = method_curves(points_of([row("vine", 1, 0, 0.0, 0.5, **bounds)])).to_dict("records")
-    assert (point["pass@1_low"], point["pass@1_high"]) == (0.25, 0.75)
-
-
 def test_what_is_measured_differently_is_not_drawn_together():
     first = row("vine", 1, 0, 0.0, 0.5)
     logged = [

@@ -36,24 +36,6 @@ def test_every_evaluation_stands_beside_what_the_training_had_cost(run_path):
     assert ((curve["low"] < curve["pass@1"]) & (curve["pass@1"] < curve["high"])).all()
 
 
-def test_problems_and_not_samples_are_resampled(run_path):
-    """Samples that agree with each other tell no more the more there are of them."""
-    intervals = []
-    for num_samples in (4, 64):
-        evaluation = {
-            "pass@1": 0.5,
-            "num_problems": 100,
-            "samples_per_problem": num_samples,
-            "num_correct_P": [0, num_samples] * 50,
-        }
-        RunDir(run_path).write_evaluation(12, evaluation)
-        last = learning_curve(read_run(run_path)).iloc[-1]
-        intervals.append((last.low, last.high))
-    assert intervals[0] == intervals[1]
-    half_width = 1.96 * 0.5 / math.sqrt(100)  # of 6,400 independent samples it were an eighth
-    assert intervals[0] == pytest.approx((0.5 - half_width, 0.5 + half_width), abs=0.1 * half_width)
-
-
 def test_an_evaluation_without_counts_has_no_interval(run_path):
     evaluation = {"pass@1": 0.5, "num_problems": 100, "samples_per_problem": 4}
     RunDir(run_path).write_evaluation(12, evaluation)
@@ -147,11 +129,6 @@ def test_a_run_reads_as_people_say_and_so_does_its_label(run, label):
     assert figures.setting_of(name) == "credit_short"
     of_name, of_label = (figures.method_styles([it])[it] for it in (name, label))
     assert of_name["color"] == of_label["color"]
-
-
-def test_no_two_methods_have_one_colour():
-    colors = [color for _, _, color in figures.METHODS if color]
-    assert len(colors) == len(set(colors))
 
 
 def break_directory(path):

@@ -101,11 +101,3 @@ def test_the_figures_of_value_accuracy_are_those_of_its_tables(tmp_path):
     ):
         if (folder / path.name).exists():
             check_same(path, folder / path.name)
-
-
-def test_the_seeds_that_a_difference_needs_are_those_of_the_table(tmp_path):
-    folder = REPOSITORY / "experiments/11_credit"
-    script, table = folder / "power.py", folder / "compare"
-    command = [str(script), str(table), "--difference=0.05", f"--out={tmp_path}"]
-    assert main(command) == 0
-    check_same(tmp_path / "seeds_needed.csv", folder / "power/seeds_needed.csv")

@@ -5,12 +5,8 @@ import hashlib
 import json
 import re
 import shutil
-import tomllib
 from html.parser import HTMLParser
-from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,12 +21,9 @@ from support.report_runs import (
     the_error,
 )
 
-from analysis import figures
 from analysis.__main__ import main
 from analysis.report.page import script_json
 from vineppo.run_dir import RunDir
-
-ROOT = Path(__file__).parents[2]
 
 
 class Page(HTMLParser):
@@ -120,13 +113,6 @@ def test_no_text_leaves_the_script_element_that_carries_it(text):
     assert json.loads(written) == {"text": text}
 
 
-def test_a_run_without_tables_still_has_a_report(run_path, tmp_path):
-    shutil.rmtree(run_path / "rollouts")
-    html, page = make_page(run_path, out=tmp_path / "out")
-    assert page.data["runs"][0]["tables"] == []
-    assert "Critic health" not in html
-
-
 def test_a_group_method_without_values_beside_a_critic_run(two_run_paths, tmp_path, capsys):
     group, critic = two_run_paths
     shutil.rmtree(group / "values")
@@ -170,18 +156,3 @@ def test_runs_of_different_tasks_are_not_drawn_on_one_axis(two_run_paths, tmp_pa
     error = capsys.readouterr().err
     assert "are tested on different problems: task.modulus is 10 in the one and 7" in error
     assert not out.exists()
-
-
-def test_an_installed_package_has_the_page_s_files():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"].get("analysis", [])
-    carried = {path for pattern in patterns for path in (ROOT / "analysis").glob(pattern)}
-    assert carried >= set((ROOT / "analysis" / "report" / "web").iterdir())
-
-
-@pytest.mark.parametrize("reach", [0, 1, 3, 50])
-def test_the_running_mean_of_a_line_is_that_line_away_from_its_ends(reach):
-    values = pd.Series(np.arange(50.0))
-    smooth = figures.running_mean(values, reach)
-    assert np.allclose(smooth[reach : 50 - reach], values[reach : 50 - reach])
-    assert smooth[0] == np.mean(values[: reach + 1])

@@ -79,16 +79,6 @@ def tooltip(tab):
     )
 
 
-def choose(tab, name, value):
-    tab.run(
-        f"""(() => {{
-            const control = document.getElementById("viewer-{name}");
-            control.value = "{value}";
-            control.dispatchEvent(new Event("change"));
-        }})()"""
-    )
-
-
 def test_steps_have_the_colour_of_their_advantage_or_value(tab, report):
     tab.open(report + RUN)
     assert texts(tab, ".response:nth-of-type(1) .step") == ["1+1=2\n", "<1&2\n", "#2</s>"]
@@ -143,39 +133,6 @@ def test_the_keyboard_walks_from_step_to_step(tab, report):
     assert tooltip(tab)[0] == ("step", "1 of 3")
     tab.press("Escape")
     assert tooltip(tab) is None
-
-
-def test_another_run_shows_the_same_problem_with_its_own_values(tab, report):
-    tab.open(report + RUN + "&colour=truth")
-    choose(tab, "run", 1)
-    assert texts(tab, ".problem header") == ["sum/1"]
-    # It has no truth, so that the colour is that of the advantage.
-    assert tab.run("document.querySelector('input[value=truth]').disabled")
-    assert colours(tab)[1] == ("vermilion", 0.4875)
-    tab.hover(".step:nth-child(3)")
-    assert ("critic's value", "0.625, after 0.000") in tooltip(tab)
-    assert tab.run("document.querySelectorAll('svg.values path.critic').length") == 2
-    assert tab.run("document.querySelectorAll('svg.values path.returns').length") == 0
-
-
-def test_responses_are_chosen_and_ordered_by_reward(tab, report):
-    def rewards():
-        return texts(tab, ".response header b")
-
-    tab.open(report + RUN)
-    assert rewards() == ["reward 0", "reward 1"]
-    choose(tab, "order", "high")
-    assert rewards() == ["reward 1", "reward 0"]
-    choose(tab, "reward", "0")
-    assert rewards() == ["reward 0"]
-    for problem in ("sum/0", "sum/2"):  # sum/1 stands first, because there is truth of it
-        tab.run("document.getElementById('viewer-next').click()")
-        assert texts(tab, ".problem header") == [problem]
-    assert tab.run("document.getElementById('viewer-next').disabled")
-    # The address leads to what is shown.
-    tab.open(report + tab.run("location.hash"))
-    assert texts(tab, ".problem header") == ["sum/2"]
-    assert rewards() == ["reward 0"]
 
 
 def test_a_hostile_text_is_shown_and_does_nothing(tab, report):

@@ -1,6 +1,5 @@
 """What the rollout viewer shows: each step's text, advantage, returns, critic's value and truth."""
 
-import pytest
 from support.report_runs import add_critic, add_truth, steps_of, the_error
 
 from analysis.frames import read_run
@@ -68,10 +67,3 @@ def test_numbers_of_a_critic_that_diverged_are_left_out(run_path):
     ((table,),) = view(run_path)
     assert steps_of(table)["sum/0", 0, 0]["critic"] is None
     assert "NaN" not in script_json({"tables": [table]})
-
-
-@pytest.mark.parametrize("kind", ["rollouts", "values"])
-def test_half_a_table_is_one_clear_line(run_path, kind, capsys):
-    path = run_path / kind / "iter_000012.parquet"
-    path.write_bytes(path.read_bytes()[:100])
-    assert the_error(capsys, run_path).startswith(f"{path} is no complete parquet file: ")

@@ -1,15 +1,13 @@
 """Value accuracy: numbers by hand, known errors recovered, seeds pooled, tables that redraw."""
 
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.accuracy_runs import metric_of, states_of, table_of, write_tiny
+from support.accuracy_runs import metric_of, write_tiny
 
 from analysis import value_accuracy
 from analysis.__main__ import main
-from analysis.truth import read_truth, write_truth
 from analysis.value_accuracy import SCORES
 from vineppo.run_dir import RunDir
 
@@ -142,19 +140,6 @@ def test_further_predictors_of_a_run_are_measured_as_the_critic_is(tmp_path):
     )
     assert tuned.equals(critic)
     assert vine.equals(critic)
-
-
-def test_the_truth_s_own_predictions_stand_in_for_those_that_training_did_not_save(tmp_path):
-    path = write_tiny(tmp_path / "run")
-    states = read_truth(table_of(path))
-    own = {"critic": 0.0, "tuned": 0.25}
-    write_truth(table_of(path), [replace(state, predictions=own) for state in states])
-    found = states_of(path).groupby("predictor")["prediction"]
-    assert set(found.get_group("tuned")) == {0.25}
-    assert max(found.get_group("critic")) == pytest.approx(0.8)
-    shutil.rmtree(path / "values")
-    found = states_of(path).groupby("predictor")["prediction"]
-    assert set(found.get_group("critic")) == {0.0}
 
 
 def test_the_states_table_alone_gives_the_same_files(drawn, tmp_path, capsys):

@@ -1,7 +1,5 @@
 """Value accuracy: known errors are recovered, bands cover, seeds are pooled by problem."""
 
-import shutil
-
 import numpy as np
 import pytest
 from support.accuracy_runs import (
@@ -87,18 +85,3 @@ def test_a_state_without_a_prediction_is_left_out(tmp_path):
     assert metric_of(at)["bias"] == 0.0
     constant = table[(table["predictor"] == "constant") & (table["stratum"] == "boundaries")]
     assert set(constant["num_states"]) == {4}
-
-
-def test_runs_have_the_predictors_that_they_have(tmp_path):
-    group = [changed(TINY, i, critic=None, returns=())[i] for i in range(len(TINY))]
-    credit = {"kind": "grpo"}
-    path = write_tiny(tmp_path / "grpo", facts=group, name="grpo", credit=credit)
-    shutil.rmtree(path / "values")
-    names = {predictor for _, predictor in cells_of(path)}
-    assert names == {"mc_1", "group_mean", "group_mean_others", "constant"}
-    # The K of the training is predicted with where nobody asks for it.
-    vine = {predictor for _, predictor in cells_of(write_tiny(tmp_path / "vine"))}
-    assert vine == {
-        "critic", "mc_train_1", "mc_train_2", "mc_1", "mc_2", "group_mean",
-        "group_mean_others", "constant",
-    }  # fmt: skip

@@ -1,14 +1,11 @@
 """Slopes, occupancies, idle shares and word problems, worked out by hand."""
 
-import re
-
 import pytest
 
 from benchmarks.iteration import Watched, iterations
 from benchmarks.occupancy import mean_occupancy
 from benchmarks.scaling import slope
 from benchmarks.watched_engine import EngineStep
-from benchmarks.word_problems import word_problems
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
@@ -20,24 +17,6 @@ def test_slope_is_the_exponent(power):
 def test_occupancy_is_weighted_by_time():
     steps = [EngineStep(0.0, 1.0, 1.0, 8), EngineStep(1.0, 4.0, 3.0, 2)]
     assert mean_occupancy(steps, max_num_seqs=8) == pytest.approx(0.4375)
-
-
-def test_shares_of_iterations():
-    # From 100 s: 10 s with steps of 4 s (3 without callbacks) and 2 s (2), passes of 1 s and 2 s;
-    # then 4 s with one step of 1 s.
-    watched = Watched(
-        metrics=[{"time/total_s": 10.0}, {"time/total_s": 4.0}],
-        start_s=100.0,
-        steps=[
-            EngineStep(100.0, 104.0, 3.0, 5),
-            EngineStep(104.0, 106.0, 2.0, 5),
-            EngineStep(110.5, 111.5, 1.0, 1),
-        ],
-        passes_s=[(106.5, 107.5), (107.5, 109.5)],
-    )
-    first, second = iterations(watched)
-    assert (first.sampling, first.training, first.idle) == pytest.approx((0.5, 0.3, 0.2))
-    assert (second.sampling, second.training, second.idle) == pytest.approx((0.25, 0.0, 0.75))
 
 
 def test_what_runs_side_by_side_is_busy_once():
@@ -53,11 +32,3 @@ def test_what_runs_side_by_side_is_busy_once():
     )
     (only,) = iterations(watched)
     assert (only.sampling, only.training, only.idle) == pytest.approx((0.5, 0.45, 0.2))
-
-
-def test_word_problems_are_the_same_for_a_seed_and_have_whole_answers():
-    rows = word_problems(200, seed=3)
-    assert rows == word_problems(200, seed=3)
-    assert rows != word_problems(200, seed=4)
-    assert len({row["question"] for row in rows}) > 190
-    assert all(re.fullmatch(r"\d+", row["answer"]) for row in rows)

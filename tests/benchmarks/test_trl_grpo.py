@@ -89,15 +89,10 @@ def test_trl_makes_the_updates_that_we_make():
     "assignment",
     [
         "optimization.batch_size=96",
-        "optimization.micro_batch_size=24",
         "optimization.loss_aggregation=token_mean",
-        "optimization.whiten_advantages=true",
         "optimization.policy_loss=gspo",
-        "optimization.mask_equal_rewards=true",
         "optimization.resampling=best_worst",
-        "optimization.warmup_fraction=0.1",
         "reference.kl_estimator=k2",
-        "reference.kl_aggregation=sequence_sum",
         'credit={"kind": "rloo", "segmenter": {"kind": "lines"}}',
     ],
 )

@@ -71,17 +71,11 @@ def test_set_can_switch_a_kind(configs):
     ("assignment", "message"),
     [
         ("optimization.learning_rte=1", "config: unknown key optimization.learning_rte"),
-        ("foo.bar=1", "config: unknown key foo"),
         ("seed=1.5", "config: seed: Input should be a valid integer, got 1.5"),
-        ("num_iterations=true",
-         "config: num_iterations: Input should be a valid integer, got true"),
         ("model.dtype=float8",
          "config: model.dtype: Input should be 'float32' or 'bfloat16', got \"float8\""),
         ("name=a/b",
          "config: name: String should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', got \"a/b\""),
-        ('model.lora={"kind": "lora", "rank": 4, "alpha": 8, "target_modules": []}',
-         "config: model.lora.target_modules: Tuple should have at least 1 item after "
-         "validation, not 0, got []"),
         ("sampling.top_p=2",
          "config: sampling.top_p: Input should be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task: kind must be one of 'gsm8k', 'math', "
@@ -89,8 +83,6 @@ def test_set_can_switch_a_kind(configs):
          "'FILE.py:Class', got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),
-        ("values.credit=a\nb", "config: values.credit must be null or one of the run's "
-         'predictors (monte_carlo), got a b'),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),
         ("seed", "--set must be dotted.key=value, got 'seed'"),
     ],

@@ -12,7 +12,6 @@ from vineppo.recipes.arithmetic import (
     build_tokenizer,
     draw_wrong_results,
     evaluate,
-    is_test_question,
 )
 from vineppo.tasks import load_task
 from vineppo.types import Problem
@@ -97,13 +96,6 @@ def test_train_and_test_are_disjoint_and_distinct() -> None:
     assert one.train_P[17].id == "arithmetic/train/17"
 
 
-def test_a_set_is_a_prefix_of_a_larger_one() -> None:
-    small = load_task(arithmetic_config())
-    large = load_task(arithmetic_config(num_train_problems=900, num_test_problems=90))
-    assert large.train_P[:300] == small.train_P
-    assert large.test_P[:50] == small.test_P
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -116,19 +108,6 @@ def test_too_few_questions_are_refused(changes: dict[str, int], key: str) -> Non
     config = arithmetic_config(min_operations=1, max_operations=1, modulus=2, **changes)
     with pytest.raises(UserError, match=f"{key} must be at most"):
         load_task(config)
-
-
-def test_a_small_space_is_found_whole() -> None:
-    questions = [f"{a}{op}{b}?" for a in range(10) for op in "+-*" for b in range(10)]
-    test_questions = {question for question in questions if is_test_question(question)}
-    assert len(test_questions) == pytest.approx(30, abs=20)  # a tenth
-    num_train, num_test = 300 - len(test_questions), len(test_questions)
-    config = arithmetic_config(
-        min_operations=1, max_operations=1, num_train_problems=num_train, num_test_problems=num_test
-    )
-    data = load_task(config)
-    assert {problem.question for problem in data.test_P} == test_questions
-    assert {problem.question for problem in data.train_P} == set(questions) - test_questions
 
 
 ALPHABET = "0123456789+-*=?\n"

@@ -78,12 +78,6 @@ def test_more_critics_than_rollouts_are_refused(configs):
         load_config(TrainConfig, str(configs / "recipes/ensemble.jsonnet"), ["critic.num=5"])
 
 
-def test_masks_of_an_ensemble_that_is_only_measured_are_refused(configs):
-    with pytest.raises(UserError, match=r"critic\.agreed and \.disputed must be 0 where other"):
-        config_of(configs, critic__agreed=0.2, values={"credit": "mean", "predictors": {
-            "mean": {"kind": "group_mean"}}}, credit__level="step")  # fmt: skip
-
-
 def test_agreed_tokens_do_not_train_and_disputed_ones_get_no_bonus(configs):
     """Of five tokens a share of 0.4 each: the two least, and the two most, spread ones."""
     ensemble = critic_of(start(config_of(configs, critic__agreed=0.4, critic__disputed=0.4)))

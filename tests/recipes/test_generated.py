@@ -7,7 +7,7 @@ import pytest
 from support.critics import build_config, start
 from support.random_walk import DIGITS, TOKENIZER, RandomWalkEngine
 from support.rollouts import LINES
-from support.walks import PROMPTS, SHORT, walk_config, walked
+from support.walks import SHORT, walk_config, walked
 
 from vineppo.config.schema import ValuesConfig
 from vineppo.credit.vine import VineCredit as Vine
@@ -17,7 +17,6 @@ from vineppo.models import load_model
 from vineppo.recipes.generated import Answer, Generative, GenerativeTraining, trained_sequences
 from vineppo.rollouts import Sampler
 from vineppo.types import Problem, Rollout, StepSpan
-from vineppo.values import build_predictors
 
 THINKING = Generative.Config(
     kind="generative", num_samples=2, question="?", think_tokens=3, think_end="=",
@@ -102,31 +101,6 @@ def test_an_answer_without_a_number_from_0_to_1_counts_as_configured():
         assert list(one.values_S("judge")) == [VALUE[x] for x in positions(one)]
         seen |= set(positions(one))
     assert {1, 2, 3} <= seen
-
-
-def test_answers_of_all_draws_of_an_iteration_are_scored():
-    """And none of the iteration before."""
-    config = walk_config(SHORT, 1, VINE, values=ValuesConfig("judge", {"judge": THINKING}))
-    judges = build_predictors(config, None)
-    for _ in range(2):
-        kept = []
-        for part in (PROMPTS[:2], PROMPTS[2:]):
-            experience, _ = walked(config, engine=Judge(), prompts_P=part, predictors=judges)
-            kept += experience.rollouts[:6]
-        metrics = judges[0].update(kept, 1)
-        states = {
-            (*one.prompt_ids, *one.prefix_ids(step)): position
-            for one in kept
-            for step, position in enumerate(positions(one))
-        }
-        unread = [position == 3 for position in states.values()]
-        assert metrics["values/judge/unread_frac"] == pytest.approx(sum(unread) / len(unread))
-
-
-def test_a_state_without_room_is_not_asked():
-    experience, engine = judged(own=replace(THINKING, think_tokens=128))
-    assert engine.asked == []
-    assert all(set(one.values_S("judge")) == {0.125} for one in experience.rollouts)
 
 
 # The policy of the demo, asked for a digit, 9 being certain.

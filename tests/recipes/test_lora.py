@@ -60,13 +60,6 @@ def is_adapted(name):
     return name.rsplit(".", 2)[-2] in LORA.target_modules
 
 
-def test_the_start_is_the_model_itself(config, base):
-    policy, _ = build(config)
-    found = dict(policy.named_weights())
-    assert found.keys() == base.keys()
-    assert all(torch.equal(found[name].cpu(), base[name]) for name in base)
-
-
 def test_only_adapters_train(trained, base):
     moved = 0
     for name, weight in trained.hf_model.named_parameters():

@@ -6,7 +6,6 @@ import pytest
 from support.task_configs import worded_config
 from support.walks import demo
 
-from vineppo.errors import UserError
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.oracle import Oracle
 from vineppo.recipes.worded import WORDS, ChainDemonstrator
@@ -79,9 +78,3 @@ def test_what_it_measured_is_kept(tmp_path) -> None:
     assert kept is not None
     kept.estimate(again)
     assert [r.values_S("oracle") for r in sampled] == [r.values_S("oracle") for r in again]
-
-
-def test_other_tasks_have_no_oracle() -> None:
-    values = replace(demo().values, predictors={"oracle": OWN})
-    with pytest.raises(UserError, match=r"task.kind must be 'worded' for values.predictors.oracle"):
-        OWN.check("values.predictors.oracle", replace(demo(), values=values))

@@ -1,12 +1,11 @@
 import pytest
-from support.rollouts import LINES, rollout, terminal
+from support.rollouts import LINES, rollout
 
 from vineppo.credit import token_advantages
 from vineppo.recipes.reinforce_plus_plus import (
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
 )
-from vineppo.recipes.remax import RemaxCredit
 
 
 def test_the_documented_numbers():
@@ -16,5 +15,3 @@ def test_the_documented_numbers():
     baseline = ReinforcePlusPlusBaselineCredit("reinforce_plus_plus_baseline", LINES)
     group = [rollout([reward]) for reward in (1.0, 0.0, 0.0, 0.0)]
     assert token_advantages(baseline, group) == [[0.75], [-0.25], [-0.25], [-0.25]]
-    group = [rollout(terminal(reward, 2), greedy_reward=1.0) for reward in (1.0, 0.0)]
-    assert token_advantages(RemaxCredit("remax", LINES), group) == [[0.0, 0.0], [-1.0, -1.0]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.processes import run, run_cli
-from support.training import CONFIGS, assert_same_runs, timeless
+from support.training import CONFIGS, NO_WANDB, WITHOUT_VLLM, assert_same_runs, timeless
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig
@@ -26,7 +26,8 @@ SMALL = {
     "task.num_train_problems": 40,
     "task.num_test_problems": 6,
     "evaluation.num_samples": 2,
-    "logging.wandb_project": "null",
+    **NO_WANDB,
+    **WITHOUT_VLLM,
 }
 
 
@@ -109,15 +110,6 @@ def test_a_pair_of_steps_is_where_two_answers_part(right, wrong, pair):
     )
     assert tuple(sequence.response_ids for sequence in found) == pair[1:]
     assert {sequence.prompt_ids for sequence in found} == {pair[0]}
-
-
-def test_dpo_positive_by_hand():
-    value, slopes = dpo_positive(
-        DpoPositive("dpo_positive", 1.0, 1.0, None), (-2.0, -3.0), (-1.0, -3.0)
-    )
-    sigma = 1 / (1 + math.exp(-2))
-    assert value == pytest.approx(math.log(1 + math.exp(2)))
-    assert slopes == pytest.approx((-2 * sigma, sigma))
 
 
 @pytest.mark.parametrize("now", [(-2.0, -3.5), (-0.5, -2.0), (300.0, -900.0), (-900.0, 300.0)])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import environment, run_cli
+from support.training import NO_WANDB, WITHOUT_VLLM
 
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_split
@@ -19,7 +20,8 @@ SMALL = {
     "evaluation.every": 4,
     "checkpoint.every": 4,
     "checkpoint.keep": 2,
-    "logging.wandb_project": "null",
+    **NO_WANDB,
+    **WITHOUT_VLLM,
 }
 
 

@@ -5,7 +5,6 @@ import torch
 from support.critics import (
     build_config,
     critic_of,
-    flat,
     relative,
     saved_weights,
     sequences,
@@ -115,23 +114,3 @@ def test_after_the_warm_up_the_policy_starts_afresh(configs, tmp_path, stage):
     for name in before:
         step = (after[name] - before[name]).abs().max().item()
         assert step == pytest.approx(0.25e-3, rel=0.01), name
-
-
-@pytest.mark.slow
-def test_zero_stage_does_not_change_the_update(configs, tmp_path):
-    """A warm-up and an update of both, with two learning rates."""
-    weights = []
-    for stage in (0, 1, 2, 3):
-        config = one_update(
-            configs,
-            critic__warmup_iterations=1,
-            optimization__zero_stage=stage,
-            optimization__micro_batch_size=3,
-        )
-        models = start(config)
-        for iteration in (1, 2):
-            train(config, models, sequences(8), iteration)
-        weights.append(saved_weights(critic_of(models), tmp_path / str(stage)))
-    for sharded in weights[1:]:
-        assert relative(flat(sharded), flat(weights[0])) < 1e-5
-        assert relative(sharded[HEAD], weights[0][HEAD]) < 1e-5

@@ -1,8 +1,8 @@
-"""Shrunk values: the moments by hand, fairness by enumeration, errors on chains that break."""
+"""Shrunk values: the moments by hand, and fairness by enumeration."""
 
 import numpy as np
 import pytest
-from support.chains import VALUES, chains, made, means_after, score_covariances, squared_error
+from support.chains import VALUES, made, means_after, score_covariances
 from support.walks import demo
 
 from vineppo.recipes.shrunk import Shrunk, Variances, sums_of, towards_previous, towards_siblings
@@ -84,16 +84,3 @@ def test_by_enumeration_it_is_a_fair_baseline_and_biased_after_an_action(toward)
     after = means_after(predictor.estimate, "shrunk")
     assert after[0] > VALUES[0] + 0.02
     assert after[1] < VALUES[1] - 0.05
-
-
-@pytest.mark.parametrize(
-    ("toward", "num_continuations", "most"),
-    [("siblings", 1, 0.7), ("siblings", 3, 0.9), ("previous", 1, 0.6), ("previous", 3, 0.8)],
-)
-def test_its_error_is_below_that_of_the_means(toward, num_continuations, most):
-    """2,560 states of 40 problems; 0.47 to 0.50, 0.70 to 0.83, 0.36 to 0.41 and 0.50 to 0.69."""
-    for seed in range(3):
-        rollouts, truth = chains(seed, num_continuations)
-        shrunk(toward).estimate(rollouts)
-        plain = squared_error(rollouts, truth, None)
-        assert squared_error(rollouts, truth, "shrunk") < most * plain

@@ -53,8 +53,8 @@ def crowd(prompt, count):
 @pytest.mark.parametrize("num_seqs", [5, pytest.param(24, marks=pytest.mark.slow)])
 def test_a_sample_does_not_depend_on_who_else_runs(config, loaded, prompt, num_seqs):
     """Rows of any length join and leave; prefixes pass in pieces of at most 128 tokens."""
-    requests = [request(prompt, seed, max_tokens=1 + seed) for seed in range(20)]
-    requests += [*crowd(prompt, 30), request(prompt, 8, stop_ids=(14,))]
+    requests = [request(prompt, seed, max_tokens=1 + 2 * seed) for seed in range(8)]
+    requests += [*crowd(prompt, 14), request(prompt, 8, stop_ids=(14,))]
     narrow = start(replace(config, max_num_seqs=num_seqs, max_num_batched_tokens=128), loaded)
     together = run(narrow, requests)
     alone = start(replace(config, max_num_seqs=1), loaded)
@@ -78,15 +78,6 @@ def test_a_sequence_ends_at_the_longest_that_the_engine_holds(config, loaded, pr
     assert cut.token_ids[:2] == whole.token_ids
     full = start(config, loaded)
     assert_alike(cut, run(full, [request(prompt, 1, max_tokens=3)])[0])
-
-
-def test_the_cache_is_not_cleared_under_a_running_request(engine, prompt):
-    engine.submit(request(prompt, 1), lambda _: None)
-    engine.step()
-    with pytest.raises(RuntimeError, match="in use"):
-        engine.clear_cache()
-    while engine.num_unfinished:
-        engine.step()
 
 
 def test_weights_must_be_all_and_none_but_the_models(engine, loaded, prompt):

@@ -31,13 +31,6 @@ def test_the_documented_example():
     assert found == pytest.approx([-1.0, 1.0])
 
 
-def test_equal_children_are_exactly_0():
-    tree = replace(TREE, branching=(3, 3), normalize_std=True)
-    assert {segment_advantage(tree, [0.1] * 9, i, level) for i in range(9) for level in (0, 1)} == {
-        0.0
-    }
-
-
 def test_every_segment_trains_once_and_those_of_no_advantage_never():
     """The second node's leaves are copies of a response that ended on the first level."""
     group = [leaf(0, 1.0, 4), leaf(1, 0.0, 3), leaf(2, 1.0, 1), leaf(3, 1.0, 1)]

@@ -1,7 +1,5 @@
 """A language model's yes/no value: of which state, by which tokens, and that it learns."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from support.critics import build_config, start
@@ -111,13 +109,6 @@ def test_a_checkpoint_asks_the_same(configs, tmp_path):
         (found,) = (one for one in predictors_at(config, directory) if one.name == "judge")
         for found_S, expected_S in zip(values(found, *rollouts), of_it, strict=True):
             assert found_S == pytest.approx(expected_S, abs=1e-5)
-
-
-def test_a_branch_has_values_and_no_targets(configs):
-    judge = judge_of(config_of(configs))
-    branch = replace(attempt(), reward=float("nan"), steps_S={})
-    judge.estimate_branches([branch], [attempt()])
-    assert branch.values_S("judge") == pytest.approx(values(judge, attempt())[0], abs=1e-6)
 
 
 @pytest.mark.parametrize(

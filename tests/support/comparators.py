@@ -176,10 +176,3 @@ def math_verify_alone(answer: str, response: str) -> bool:
         parse(text, parsing_timeout=None, raise_on_error=True) for text in (f"${answer}$", response)
     )
     return verify(gold, found, timeout_seconds=None, raise_on_error=True)
-
-
-def same_expression(answer: str, extracted: str) -> bool:
-    """The comparison by math-verify where identical texts would be decided without it."""
-    from vineppo.tasks.equivalence import _is_same_expression
-
-    return _is_same_expression(answer, extracted)

@@ -2,18 +2,21 @@
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification
 
+from support.policies import MODEL
 from support.rollouts import random_sequences, with_columns
 from support.shared_critic import SQUARED, shared_critic
 from vineppo.checkpoint import Models
 from vineppo.config.load import complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import load_model
+from vineppo.models import load_model, resolve_model_path
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions
 from vineppo.train import load_models
@@ -96,3 +99,19 @@ def flat(weights: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def relative(a: torch.Tensor, b: torch.Tensor) -> float:
     return ((a - b).norm() / b.norm()).item()
+
+
+def write_classifier(
+    directory: Path, num_labels: int = 1, mean: float = 3.0, deviation: float = 2.0
+) -> Any:
+    """A reward model: the policy's backbone under a head that is far from a new one."""
+    classifier = AutoModelForSequenceClassification.from_pretrained(
+        resolve_model_path(MODEL), num_labels=num_labels
+    )
+    with torch.no_grad():
+        classifier.score.weight.normal_(mean, deviation)
+        classifier.model.norm.weight.mul_(1.5)
+    classifier.save_pretrained(directory)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(f"{resolve_model_path(MODEL)}/{name}", directory)
+    return classifier

@@ -44,12 +44,6 @@ def value(position: int, num_tokens: int) -> float:
     return UP * up + (1 - UP) * down
 
 
-def gamblers_ruin(position: int) -> float:
-    """(1 − (q/p)^x) / (1 − (q/p)^TOP), the limit of `value` for an unlimited budget."""
-    ratio = (1 - UP) / UP
-    return (1 - ratio**position) / (1 - ratio**TOP)
-
-
 class RandomWalkEngine:
     """`Engine` whose samples follow the walk; one token a step, so that short ones finish first."""
 

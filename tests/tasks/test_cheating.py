@@ -95,7 +95,7 @@ _RIGHT = {
 }
 
 
-@pytest.mark.parametrize("every", grid(500, slow=[1]))
+@pytest.mark.parametrize("every", grid(2000, slow=[1]))
 def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
     rows = [data_rows(f"math_prm800k_split/{split}.jsonl") for split in ("train", "test")]
     answers = {MathTask.problem(row, "", "").answer for row in (*rows[0], *rows[1])}
@@ -115,20 +115,6 @@ def test_a_universal_answer_is_never_accepted_wrongly(every: int) -> None:
         }
         accepted = {pair for pair, reward in rewards.items() if reward.result(timeout=600) > 0}
     assert accepted - _RIGHT == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "guess", "num_right"),
-    [("math_prm800k_split/train", "2", 332), ("gsm8k/train", "4", 210)],
-)
-def test_the_best_constant_is_paid_its_luck(name: str, guess: str, num_right: int) -> None:
-    read = Gsm8kTask.problem if name.startswith("gsm8k") else MathTask.problem
-    answers = [read(row, "", "").answer for row in data_rows(f"{name}.jsonl")]
-    right = {
-        constant: sum(compare_at_once(answer, constant) is True for answer in answers)
-        for constant in map(str, range(21))
-    }
-    assert (max(right, key=lambda constant: right[constant]), right[guess]) == (guess, num_right)
 
 
 _FORMS: tuple[Callable[[str], str], ...] = (

@@ -19,26 +19,6 @@ def episode(max_tokens=64, prefix_ids=(), **limits):
     return Episode(drill(**limits), PROBLEM, max_tokens, tuple(prefix_ids))
 
 
-def test_a_drill_goes_on_from_the_policys_results():
-    one = episode()
-    assert one.opening_ids == ids("4+6=")
-    one.act(ids("7\n"), "stop")
-    assert (tuple(one.response_ids), one.finish_reason) == (ids("7\n7-5="), None)
-    one.act(ids("5\n"), "stop")  # the chain's result, in spite of what was before it
-    assert tuple(one.response_ids) == ids("7\n7-5=5\n")
-    assert one.finish_reason == "stop"
-    assert one.turns == [Turn(0, 2, "0 4", 0.0), Turn(6, 8, "1 7", 1.0)]
-    assert one.reward == 1.0
-
-
-@pytest.mark.parametrize("action", ["?\n", "12\n", "\n", "1<eos>", "<eos>"])
-def test_anything_but_a_digit_ends_a_drill(action):
-    one = episode()
-    one.act(ids(action), "stop")
-    assert (one.finish_reason, one.reward) == ("stop", 0.0)
-    assert tuple(one.response_ids) == ids(action)
-
-
 def test_a_turn_that_is_too_long_ends_the_episode():
     one = episode(max_turn_tokens=3)
     one.act(ids("0\n"), "stop")

@@ -11,7 +11,6 @@ from support.shared_data import data_file, data_rows
 from support.task_configs import gsm8k_config, math_config, olympiadbench_config, svamp_config
 
 from vineppo.errors import UserError
-from vineppo.recipes.evaluation_sets import olympiadbench_problem, svamp_problem
 from vineppo.tasks import load_split, load_task
 from vineppo.tasks.published import Gsm8kTask, MathTask, PublishedTask
 from vineppo.tasks.rows import Row
@@ -19,12 +18,6 @@ from vineppo.types import Problem
 
 MATH_ROW = {"problem": "1/2?", "solution": r"It is $\boxed{\frac{1}{2}}$.", "answer": "0.5"}
 SVAMP_ROW = {"Body": "He had 3 cats ", "Question": "How many pets?", "Answer": 3.0}
-OLYMPIAD_ROW = {
-    "question": "Which?",
-    "context": None,
-    "final_answer": ["$69$,$84$"],
-    "is_multiple_answer": True,
-}
 
 
 def _without(row: Row, field: str) -> Row:
@@ -48,29 +41,6 @@ def test_a_math_question_that_asks_for_several_answers_has_those_of_all_boxes() 
     assert MathTask.problem({**row, "answer": "70,110"}, "", "").answer == "70, 110"
 
 
-@pytest.mark.parametrize(("answer", "expected"), [(51.0, "51"), (2.5, "2.5"), ("10.0", "10")])
-def test_svamp_row(answer: object, expected: str) -> None:
-    row = {"Body": "He had 3 cats ", "Question": " How many?", "Answer": answer}
-    problem = svamp_problem(row, "", "")
-    assert (problem.question, problem.answer) == ("He had 3 cats How many?", expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_multiple", "expected"),
-    [
-        ("$69$,$84$", True, "69, 84"), ("1,-1,7,-7", True, "1, -1, 7, -7"),
-        ("$(1,8,19), (2,7,13)$", True, "(1,8,19), (2,7,13)"),
-        ("$(-\\infty, 0) \\cup\\{1\\}$.", False, "(-\\infty, 0) \\cup\\{1\\}"),
-        ("$10,080$", False, "10,080"),
-    ],
-)  # fmt: skip
-def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
-    row = {**OLYMPIAD_ROW, "final_answer": [text], "is_multiple_answer": is_multiple}
-    assert olympiadbench_problem(row, "", "").answer == expected
-    problem = olympiadbench_problem({**row, "context": "Let x be 3."}, "", "")
-    assert problem.question == "Let x be 3.\nWhich?"
-
-
 @pytest.mark.parametrize(
     ("read", "row", "message"),
     [
@@ -90,8 +60,6 @@ def test_olympiadbench_row(text: str, is_multiple: bool, expected: str) -> None:
             {"question": "?", "answer": "6 #"},
             "answer must end with '#### <number>'",
         ),
-        (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": None}, "final_answer must be a"),
-        (olympiadbench_problem, {**OLYMPIAD_ROW, "final_answer": ["1", "2"]}, "final_answer must"),
     ],
 )
 def test_a_bad_row_is_one_line_that_names_it(read: Any, row: Row, message: str) -> None:
@@ -179,19 +147,3 @@ def test_all_of_math() -> None:
     rows = data_rows("math_prm800k_split/train.jsonl")
     for row, problem in zip(rows, data.train_P, strict=True):
         assert MathTask.problem(_without(row, "answer"), "", problem.id) == problem
-
-
-def test_all_of_svamp() -> None:
-    problems = load_split(svamp_config(test_path=str(data_file("svamp/SVAMP.json"))), "test")
-    assert len(problems) == 1000
-    assert problems[0].question.endswith("each pack How much do you have to pay to buy each pack?")
-    assert all(problem.answer.isdecimal() for problem in problems)
-
-
-def test_all_of_olympiadbench() -> None:
-    path = str(data_file("olympiadbench/test.jsonl"))
-    problems = load_split(olympiadbench_config(test_path=path), "test")
-    assert len(problems) == 675
-    assert not any("$" in problem.answer for problem in problems)
-    lists = [problem.answer for problem in problems if ", " in problem.answer]
-    assert "69, 84" in lists

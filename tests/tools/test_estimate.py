@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support import hf_configs
+from support.grids import grid
 
 from vineppo.cli import main
 
@@ -57,18 +58,6 @@ def test_the_demo_on_a_cpu(figures):
     assert found["seconds"] == {}
 
 
-@pytest.mark.parametrize(("num_gpus", "recomputes"), [(1, "true"), (0, "false")])
-def test_activations_are_recomputed_by_themselves_on_a_gpu(figures, rho, num_gpus, recomputes):
-    auto, given = (
-        figures(
-            "paper/rho1b_math_vineppo.jsonnet",
-            *(*rho, f"--num-gpus={num_gpus}", f"--set=model.gradient_checkpointing={value}"),
-        )
-        for value in ("auto", recomputes)
-    )
-    assert auto == given
-
-
 def test_several_are_a_table_or_a_list(run, figures, configs):
     """A GPU of 1 GiB is too small."""
     several = [str(configs / "demo_grpo.jsonnet"), "--num-gpus=0,1", "--gpu-gib=1"]
@@ -96,11 +85,13 @@ def test_rho_on_eight_gpus_shards_the_states(figures, rho):
 
 @pytest.mark.parametrize(
     ("leaf", "num_gpus", "model"),
-    [
+    grid(
         ("modern/qwen2.5_7b_math_vineppo", 4, hf_configs.QWEN_7B),
-        pytest.param("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B, marks=pytest.mark.slow),
-        ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
-    ],
+        slow=[
+            ("modern/qwen2.5_7b_math_ppo", 8, hf_configs.QWEN_7B),
+            ("paper/deepseekmath7b_math_ppo", 8, hf_configs.DEEPSEEKMATH_7B),
+        ],
+    ),
 )
 def test_seven_billion_parameters_fit(figures, tmp_path, leaf, num_gpus, model):
     """GPUs sold as 80 GB have 79.6 GiB."""

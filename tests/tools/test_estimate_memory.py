@@ -1,6 +1,5 @@
 """Memory of a rank by hand: weights, states and gradients under every ZeRO stage, the engine."""
 
-import math
 from dataclasses import replace
 from itertools import product
 
@@ -23,7 +22,6 @@ from vineppo.tools.estimate.memory import (
     engine_of,
     moments,
     peak,
-    sequences_at_once,
 )
 from vineppo.tools.estimate.shape import ModelShape
 from vineppo.tools.estimate.work import Assumptions
@@ -144,16 +142,6 @@ def test_an_engine_on_a_cpu_has_a_cache_of_its_own_and_packs_its_embeddings():
         CACHE: 2 * 2**30,
     }
     assert engine.awake == {**engine.beside, "engine: a step": STEP_BYTES}
-
-
-@pytest.mark.parametrize(
-    ("max_num_seqs", "num_requests", "expected"),
-    [(10_000, math.inf, 1310.72), (256, math.inf, 256), (256, 64, 64)],
-)
-def test_sequences_at_once(max_num_seqs, num_requests, expected):
-    engine = EngineBytes({CACHE: 2**30}, {}, cache_bytes=4096)
-    config = engine_config(max_num_seqs=max_num_seqs)
-    assert sequences_at_once(engine, config, 200, num_requests) == pytest.approx(expected)
 
 
 def test_every_moment_has_what_stays_and_what_is_its_own():

@@ -7,7 +7,7 @@ from support.rollouts import changed
 from support.uncertain import UNCERTAIN
 
 from vineppo.config.load import load_config
-from vineppo.config.schema import MonteCarloValues, TrainConfig, ValuesConfig
+from vineppo.config.schema import TrainConfig
 from vineppo.recipes.cuts import CoinCuts, Cuts
 from vineppo.tools.estimate.work import (
     Assumptions,
@@ -61,16 +61,6 @@ def counted(each, is_shared):
 def test_sampling_is_what_counting_every_state_gives(load, mode):
     config = load(credit={"num_continuations": 5, "identical_prefixes": mode})
     assert sampled_tokens(config, GIVEN) == pytest.approx(counted(5, mode == "share"))
-
-
-def test_a_further_predictor_samples_its_own(load):
-    credit = {"num_continuations": 5, "identical_prefixes": "share"}
-    further = {"oracle": MonteCarloValues("monte_carlo", 2, "separate", None)}
-    alone = sampled_tokens(load(credit=credit), GIVEN)
-    both = sampled_tokens(load(credit=credit, values=ValuesConfig(None, further)), GIVEN)
-    second = counted(2, is_shared=False)
-    for name in ("num_states", "continuations"):
-        assert both[name] == pytest.approx(alone[name] + second[name])
 
 
 @pytest.mark.parametrize(

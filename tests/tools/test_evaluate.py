@@ -92,11 +92,6 @@ def test_an_own_file_that_has_gone_is_one_line(run: Path, tmp_path: Path) -> Non
     assert len(read_conditions(run, [], [])) == 1
 
 
-def test_a_bad_assignment_is_not_blamed_on_the_file(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^config: evaluation\.num_samples: Input should be"):
-        read_conditions(run, [task_file(tmp_path)], ["evaluation.num_samples=0"])
-
-
 def test_two_files_of_one_name_are_refused(run: Path, tmp_path: Path) -> None:
     paths = [task_file(tmp_path / name) for name in ("a", "b")]
     with pytest.raises(UserError, match=r"--task: the files must differ in their names, got .*b"):

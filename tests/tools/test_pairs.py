@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from support.processes import run_cli
 
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TemplatePrompt
@@ -163,10 +162,3 @@ def test_a_run_without_both_or_of_another_tokenizer_is_refused(base, run_dir):
     (run_dir / "rollouts/iter_000001.parquet").unlink()
     with pytest.raises(UserError, match="no problem has rollouts whose values differ by 1"):
         load_pairs(config, load_tokenizer(base.model.path, "model.path"))
-
-
-def test_the_command_says_what_is_wrong_in_one_line(configs, tmp_path):
-    config = str(configs / "reward_model_arithmetic.jsonnet")
-    done = run_cli(["reward-model", config, f'--set=pairs.run_dirs=["{tmp_path / "no"}"]'])
-    assert done.returncode == 2
-    assert done.stderr == f"vineppo: not a run directory (no config.json): {tmp_path / 'no'}\n"

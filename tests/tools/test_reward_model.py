@@ -4,29 +4,24 @@ import json
 import math
 import random
 import signal
-from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from support.critics import build_config, start, values
 from support.processes import run, run_cli, run_ranks
-from support.rollouts import CPU, rollout
-from support.training import SHORT, assert_same_runs, timeless, train
+from support.rollouts import CPU
+from support.training import assert_same_runs, timeless
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from vineppo.batching import collate
-from vineppo.config.load import load_config
-from vineppo.config.schema import LlamaArchitecture, TrainConfig
+from vineppo.config.schema import LlamaArchitecture
 from vineppo.errors import UserError
-from vineppo.models import load_model
 from vineppo.recipes.arithmetic import build_tokenizer
-from vineppo.recipes.reward_scorer import SCORED, RewardModelReward, scored_sequence
+from vineppo.recipes.reward_scorer import scored_sequence
 from vineppo.recipes.sft import write_new_model
 from vineppo.run_dir import RunDir
 from vineppo.tools.evaluate import evaluate_run
-from vineppo.tools.reward_model.train import pair_objective
 
 TINY = LlamaArchitecture(
     hidden_size=64,
@@ -218,135 +213,3 @@ def test_a_critic_starts_with_its_head(run_dir, classifier, configs):
             with torch.no_grad():
                 score = classifier(input_ids=torch.tensor([ids[:length]])).logits[0, 0]
             assert values_BT[0, length].item() == pytest.approx(read(score).item(), abs=1e-5)
-
-
-@pytest.mark.parametrize("output", ["score", "probability"])
-def test_states_are_valued_by_their_scores(run_dir, classifier, configs, output):
-    """V(s) of prompt and prefix, before every token."""
-    path, ids = str(run_dir / "final/reward_model"), (5, 15, 6, 8, 11, 12, 9)
-    predictors = {"process": {"kind": "reward_model", "path": path, "output": output}}
-    policy = str(run_dir.parent / "policy")
-    config = build_config(configs, "separate", values__predictors=predictors, model__path=policy)
-    (process,) = (one for one in start(config).predictors if one.name == "process")
-    some = [replace(rollout([0.0] * n), response_ids=ids[:n]) for n in (7, 3)]
-    process.estimate(some)
-    for one in some:
-        for t, value in enumerate(one.values_T("process")):
-            inputs = torch.tensor([(*one.prompt_ids, *one.response_ids[:t])])
-            with torch.no_grad():
-                score = classifier(input_ids=inputs).logits[0, 0]
-            expected = score if output == "score" else torch.sigmoid(score)
-            assert value == pytest.approx(expected.item(), abs=1e-5)
-
-
-def test_micro_batches_add_up_to_the_mean_loss():
-    """Rows are in turn chosen and rejected; a rank without a pair adds nothing."""
-    scores = torch.tensor([1.0, 0.0, 0.5, 2.0, 3.0, 3.0])
-    expected = (math.log1p(math.exp(-1)) + math.log1p(math.exp(1.5)) + math.log(2)) / 3
-    for cuts in ([(0, 6)], [(0, 2), (2, 6)], [(0, 4), (4, 6), (6, 6)]):
-        parts = [pair_objective(3, scores[a:b] if b > a else scores[:1])[1] for a, b in cuts]
-        sums = [sum(part[name].item() for part in parts) for name in ("loss", "accuracy")]
-        assert sums == pytest.approx([expected, 0.5])
-
-
-def test_a_response_is_read_at_its_last_token_that_is_no_padding():
-    for response_ids, pad_id, place in (
-        ((5, 7, 2), 0, 2), ((5, 7, 2), 2, 1), ((2, 7, 2, 2), 2, 1), ((2, 2), 2, 1),
-    ):  # fmt: skip
-        marks = scored_sequence((1,), response_ids, pad_id).tokens_T[SCORED]
-        assert [i for i, is_scored in enumerate(marks) if is_scored] == [place]
-
-
-def resolved(number: float) -> Future[float]:
-    future: Future[float] = Future()
-    future.set_result(number)
-    return future
-
-
-def with_reward_model(config: TrainConfig, folder: Path, **changes: object) -> TrainConfig:
-    own = {"weight": 0.25, "output": "score", "micro_batch_size": 3, **changes}
-    model = replace(config.model, path=str(folder / "policy"))
-    path = str(folder / "run/final/reward_model")
-    return replace(config, model=model, reward_model=RewardModelReward("reward_model", path, **own))
-
-
-@pytest.mark.parametrize("output", ["score", "probability"])
-@pytest.mark.parametrize("weight", [0.25, 1.0])
-def test_scores_join_the_verifiers_rewards(run_dir, classifier, config, output, weight):
-    """Five responses of different lengths in batches of three, read in another order."""
-    config = with_reward_model(config, run_dir.parent, output=output, weight=weight)
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    scorer = config.reward_model.start(config, loaded)
-    prompt, stream = (1, 5, 15, 14), random.Random(0)
-    responses = [(*stream.choices(range(4, 14), k=n), 2) for n in (3, 9, 1, 5, 2)]
-    verdicts = [1.0, 0.0, 1.0, 0.0, 1.0]
-    rewards = [
-        scorer.submit(prompt, ids, resolved(verdict))
-        for ids, verdict in zip(responses, verdicts, strict=True)
-    ]
-    assert not rewards[0].done()
-    for i in (3, 0, 1, 2, 4):
-        with torch.no_grad():
-            score = classifier(input_ids=torch.tensor([(*prompt, *responses[i])])).logits.item()
-        said = score if output == "score" else 1 / (1 + math.exp(-score))
-        expected = (1 - weight) * verdicts[i] + weight * said
-        assert rewards[i].result() == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize("score", [torch.nan, torch.inf])
-def test_a_score_that_is_not_finite_ends_the_run(run_dir, config, score):
-    loaded = load_model(config.model.path, "float32", "sdpa")
-    config = with_reward_model(config, run_dir.parent)
-    scorer = config.reward_model.start(config, loaded)
-    scorer._module.forward = lambda _: torch.tensor([score])
-    reward = scorer.submit((1, 5), (4, 5, 2), resolved(1.0))
-    with pytest.raises(UserError, match=rf"scores must be finite, got \[{score}\] by .*"):
-        reward.result()
-
-
-SETTINGS = {**SHORT, "num_iterations": 1, "credit.num_continuations": 2}
-
-
-def test_a_run_is_rewarded_by_both_and_evaluated_by_the_verifier(run_dir, classifier, tmp_path):
-    """VinePPO's continuations too; what the budget cut off gets `truncated_reward` alone."""
-    own = {
-        "kind": "reward_model",
-        "path": str(run_dir / "final/reward_model"),
-        **{"weight": 0.25, "output": "probability", "micro_batch_size": 8},
-    }
-    settings = {**SETTINGS, "reward_model": json.dumps(own), "sampling.max_tokens": 32}
-    train(tmp_path / "run", settings=settings)
-    rows = RunDir(tmp_path / "run").read_rollouts(1)
-    assert {row["finish_reason"] for row in rows} == {"stop", "length"}
-    for row in rows:
-        if row["finish_reason"] == "length":
-            assert row["reward"] == 0.0
-            continue
-        ids = torch.tensor([[*row["prompt_ids"], *row["response_ids"]]])
-        with torch.no_grad():
-            probability = torch.sigmoid(classifier(input_ids=ids).logits[0, 0]).item()
-        verdict = (row["reward"] - 0.25 * probability) / 0.75
-        assert min(abs(verdict), abs(verdict - 1)) < 1e-4
-    returns = [r for state in RunDir(tmp_path / "run").read_values(1) for r in state["returns_K"]]
-    assert any(0 < number < 1 for number in returns)
-    evaluation = RunDir(tmp_path / "run").read_evaluation(0)
-    assert evaluation["num_problems"] == 7
-
-
-@pytest.mark.parametrize(
-    ("leaf", "assignments", "message"),
-    [
-        ("demo_ppo", ['critic.loss={"kind": "cross_entropy", "low": 0, "high": 1}'],
-         "reward_model.output must be 'probability' for critic.loss"),
-        ("recipes/martingale", [],
-         "reward_model.output must be 'probability' for values.predictors.posterior of kind"),
-        ("recipes/oracle", [], "reward_model must be null for values.predictors.oracle"),
-    ],
-)  # fmt: skip
-def test_combinations_that_make_no_sense_are_refused(configs, leaf, assignments, message):
-    own = {"kind": "reward_model", "path": "x", "weight": 0.5} | {
-        "output": "score", "micro_batch_size": 8
-    }  # fmt: skip
-    sets = [f"reward_model={json.dumps(own)}", *assignments]
-    with pytest.raises(UserError, match=f"^config: {message}"):
-        load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), sets)

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support.processes import run_cli
 
 from vineppo.cli import main
 from vineppo.config.load import load_config, to_dict
@@ -41,7 +40,8 @@ def entry(name="tiny", seed=1, config="leaf.jsonnet", **settings):
 @pytest.fixture
 def write(configs, tmp_path):
     """Writes a sweep file beside a config of its own, which is the demo's; gives its path."""
-    (tmp_path / "leaf.jsonnet").write_text(f"import '{configs}/demo_vineppo.jsonnet'")
+    demo = configs / "recipes/transformers_engine.jsonnet"
+    (tmp_path / "leaf.jsonnet").write_text(f"import '{demo}'")
 
     def write_sweep(*runs, evaluations=(), **others):
         path = tmp_path / "tiny.jsonnet"
@@ -153,13 +153,9 @@ def test_the_states_of_runs(write, tmp_path, capsys):
     ]
 
 
-def forked(command: list[str]) -> int:
-    """A command of a sweep; what it says goes to this process's own streams."""
+def in_this_process(command: list[str]) -> int:
     assert command[:3] == [sys.executable, "-m", "vineppo.cli"]
-    done = run_cli(command[3:])
-    print(done.stdout, end="")
-    print(done.stderr, end="", file=sys.stderr)
-    return done.returncode
+    return main(command[3:])
 
 
 def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, capfd, monkeypatch):
@@ -169,7 +165,7 @@ def test_what_is_missing_is_executed_though_another_run_fails(write, tmp_path, c
         entry(**TINY),
         evaluations=[{"evaluation.temperature": 0}],
     )
-    monkeypatch.setattr("vineppo.tools.sweep.run_through", forked)
+    monkeypatch.setattr("vineppo.tools.sweep.run_through", in_this_process)
     command = ["sweep", str(path), f"--runs-dir={tmp_path}/runs"]
     assert main(command) == 1
     out, err = capfd.readouterr()

@@ -5,19 +5,17 @@ import shutil
 
 import pytest
 import torch
-from support.critics import build_config, sequences, start, values
+from support.critics import build_config, sequences, start, values, write_classifier
 from support.rollouts import CPU
-from transformers import AutoModelForSequenceClassification
 
 from vineppo.batching import collate
 from vineppo.config.schema import LlamaArchitecture
 from vineppo.errors import UserError
-from vineppo.models import check_tokenizers, load_model, resolve_model_path
+from vineppo.models import check_tokenizers, load_model
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.sft import write_new_model
 from vineppo.values.heads import ValueHead, check_size, load_value_model
 
-POLICY = "embedded:arithmetic_short"
 OTHER_SIZE = LlamaArchitecture(
     hidden_size=48,
     intermediate_size=64,
@@ -33,20 +31,6 @@ pytestmark = pytest.mark.usefixtures("sharded")
 def load(configs, seed=0, **changes):
     config = build_config(configs, "separate", **changes)
     return load_value_model(config.critic, config.model, seed)
-
-
-def write_classifier(directory, num_labels=1):
-    """A reward model: the policy's backbone under a head that is far from a new one."""
-    classifier = AutoModelForSequenceClassification.from_pretrained(
-        resolve_model_path(POLICY), num_labels=num_labels
-    )
-    with torch.no_grad():
-        classifier.score.weight.normal_(3.0, 2.0)
-        classifier.model.norm.weight.mul_(1.5)
-    classifier.save_pretrained(directory)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(f"{resolve_model_path(POLICY)}/{name}", directory)
-    return classifier
 
 
 def message_of(configs, path) -> str:

@@ -139,27 +139,6 @@ def test_state_round_trip_is_exact(configs, tmp_path, kind, stage):
         assert there == here
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_matrix_is_gathered_at_a_time(configs, tmp_path, monkeypatch, kind):
-    """The engine has the GPU when a checkpoint is due: no model may be whole beside it."""
-    from deepspeed.runtime.zero.partition_parameters import GatheredParameters, ZeroParamStatus
-
-    changes = {"critic__zero_stage": 3} if kind == "separate" else {}
-    models = trained(build_config(configs, kind, optimization__zero_stage=3, **changes))
-    engines = [models.policy.deepspeed, getattr(critic_of(models), "_deepspeed", None)]
-    parameters = [p for e in engines if e is not None for p in e._engine.module.parameters()]
-    gather, counts = GatheredParameters.__enter__, []
-
-    def counting(self):
-        gather(self)
-        counts.append(sum(p.ds_status is ZeroParamStatus.AVAILABLE for p in parameters))
-
-    monkeypatch.setattr(GatheredParameters, "__enter__", counting)
-    models.save_hf(tmp_path)
-    assert set(counts) == {1}
-    assert len(counts) >= len(parameters)
-
-
 def rewarded(count: int, reward: float) -> list[Rollout]:
     return [rollout(terminal(reward, 3), values_T=(0.0,) * 3) for _ in range(count)]
 

@@ -9,13 +9,12 @@ from support.walks import DEMO, SHORT, demo, walk_config, walked
 
 from vineppo.config.checks import check_values
 from vineppo.config.load import load_config
-from vineppo.config.schema import PredictorConfig, TrainConfig, ValuesConfig
+from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.credit import token_advantages
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
 from vineppo.errors import UserError
 from vineppo.experience import add_values
-from vineppo.plugins import KINDS, config_class
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.pooled import Pooled
 from vineppo.recipes.shrunk import Shrunk
@@ -125,17 +124,6 @@ def test_an_own_predictor_learns_and_goes_on_where_it_was(ledger, tmp_path, monk
     assert [p.name for p in predictors_at(config, tmp_path / "empty")] == [MONTE_CARLO]
 
 
-def test_a_frozen_predictor_learned_though_its_state_was_empty_at_first(ledger, tmp_path):
-    config = ledger()
-    predictor = built(config)
-    of_class = type(predictor)
-    of_class.state = lambda self: {"total": self.total} if self.total > 0.5 else {}
-    predictor.update(group(1.0, 1.0), 1)
-    predictor.save_hf(tmp_path / "ledger")
-    (found,) = [p for p in predictors_at(config, tmp_path) if p.name == "ledger"]
-    assert found.total == 2.5
-
-
 def test_an_own_predictors_keys_and_capabilities_are_its_class(ledger):
     """Nothing but its file says that it is a martingale; its keys are checked like any other's."""
     config = ledger()
@@ -158,11 +146,6 @@ def test_what_is_no_predictor_is_one_line(tmp_path):
         table = json.dumps({"mine": {"kind": kind}})
         with pytest.raises(UserError, match=message):
             load_config(TrainConfig, str(DEMO), [f"values.predictors={table}"])
-
-
-@pytest.mark.parametrize("kind", KINDS["values"])
-def test_every_kind_names_its_class(kind):
-    assert issubclass(config_class("values", kind), PredictorConfig)
 
 
 def test_who_feeds_the_estimator():

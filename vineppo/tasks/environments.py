@@ -3,8 +3,7 @@
     prompt  question  o_0 | a_1  o_1  a_2  o_2  …  a_n
 
 A turn a_i ends with an end-of-sequence token or one of the environment's `stop_ids`. The answer o_i
-is part of the response, but trains nothing. A state is a prefix of token ids here too: acting the
-turns of the prefix out again brings the environment there.
+is part of the response, but trains nothing. To return to a state, a copy acts out its turns again.
 """
 
 import math
@@ -21,26 +20,21 @@ from vineppo.plugins import find
 from vineppo.seeds import prefix_digest
 from vineppo.types import FinishReason, Problem, Turn
 
+Ids = tuple[int, ...]
+
 
 @dataclass(frozen=True)
 class Observation:
-    """The words of an environment at the start, and in answer to a turn that earned `reward`.
+    """The words of an environment at the start, and in answer to a turn that earned `reward`."""
 
-    `token_ids` stand before the policy's next turn; at the end they are left out. Two states of a
-    problem with equal names `state` are the same; None: no other history leads there.
-    """
-
-    token_ids: tuple[int, ...]
-    state: str | None = None
+    token_ids: Ids  # before the policy's next turn; left out at the end
+    state: str | None = None  # equal names are equal states; None: no other history leads there
     reward: float = 0.0
     is_done: bool = False
 
 
 class Environment(ABC):
-    """Plays one episode at a time, each on a shallow copy that `reset` starts.
-
-    Its answers must follow from the problem and the turns so far, whoever asks and how often.
-    """
+    """Plays an episode on each shallow copy; answers follow from the problem and turns alone."""
 
     Config = EnvironmentConfig
     stop_ids: Collection[int] = ()  # they end a turn, as the model's end of a sequence does
@@ -53,7 +47,7 @@ class Environment(ABC):
         """The start of an episode: what stands behind the problem's prompt."""
 
     @abstractmethod
-    def step(self, action_ids: tuple[int, ...]) -> Observation:
+    def step(self, action_ids: Ids) -> Observation:
         """The answer to a turn. The last token of the turn is the one that ended it."""
 
 
@@ -67,22 +61,16 @@ def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environ
 class Episode:
     """A response of several turns on its way; `finish_reason` is None until its end.
 
-    It continues `prefix_ids` of an earlier response; its turns must get the same answers again. A
-    turn of more than `max_turn_tokens` ends it, and so does a lack of room for another turn; both
-    earn the task's `truncated_reward` too. `logprobs_T` are 0 unless the policy just wrote a token.
+    It continues `prefix_ids` of an earlier response. A turn of more than `max_turn_tokens` ends it,
+    and so does a lack of room for another turn: both earn the task's `truncated_reward` too.
     """
 
     def __init__(
-        self,
-        environment: Environment,
-        problem: Problem,
-        max_tokens: int,
-        prefix_ids: tuple[int, ...] = (),
+        self, environment: Environment, problem: Problem, max_tokens: int, prefix_ids: Ids = ()
     ) -> None:
         self._environment, self._max_tokens = copy(environment), max_tokens
-        self.stop_ids = environment.stop_ids
         self.response_ids: list[int] = []
-        self.logprobs_T: list[float] = []
+        self.logprobs_T: list[float] = []  # 0 unless the policy just wrote the token
         self.turns: list[Turn] = []
         self.finish_reason: FinishReason | None = None
         seen = self._checked(self._environment.reset(problem))
@@ -93,9 +81,8 @@ class Episode:
     @property
     def room(self) -> int:
         """Tokens that the policy may write before its turn or the response is too long."""
-        in_turn: int = self._environment.config.max_turn_tokens
-        num_written = len(self.response_ids)
-        return min(in_turn - (num_written - self._start), self._max_tokens - num_written)
+        turn_end: int = self._start + self._environment.config.max_turn_tokens
+        return min(turn_end, self._max_tokens) - len(self.response_ids)
 
     @property
     def reward(self) -> float:
@@ -107,13 +94,12 @@ class Episode:
         """The policy writes on; if that ends its turn ("stop"), the environment answers."""
         self._write(token_ids, logprobs_T)
         is_cut, seen = reason == "length", Observation(())
+        end = len(self.response_ids)
         if not is_cut:
             seen = self._checked(self._environment.step(tuple(self.response_ids[self._start :])))
-            num_tokens = len(self.response_ids) + len(seen.token_ids)
-            is_cut = not seen.is_done and num_tokens >= self._max_tokens
-        missed = self._environment.task.grading.truncated_reward or 0.0
-        reward = seen.reward + (missed if is_cut else 0.0)
-        self.turns.append(Turn(self._start, len(self.response_ids), self._state, reward))
+            is_cut = not seen.is_done and end + len(seen.token_ids) >= self._max_tokens
+        missed = is_cut * (self._environment.task.grading.truncated_reward or 0.0)
+        self.turns.append(Turn(self._start, end, self._state, seen.reward + missed))
         if is_cut or seen.is_done:
             self.finish_reason = "length" if is_cut else "stop"
         else:
@@ -138,8 +124,8 @@ class Episode:
             raise UserError(f"task.environment: rewards must be finite, got {seen.reward}")
         return seen
 
-    def _replay(self, problem: Problem, prefix_ids: tuple[int, ...]) -> None:
-        stop_ids = {*self.stop_ids, *self._environment.model.stop_ids}
+    def _replay(self, problem: Problem, prefix_ids: Ids) -> None:
+        stop_ids = {*self._environment.stop_ids, *self._environment.model.stop_ids}
         while left := prefix_ids[len(self.response_ids) :]:
             end = next((i for i, token in enumerate(left) if token in stop_ids), None)
             if end is None:  # within a turn

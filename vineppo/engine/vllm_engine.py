@@ -130,6 +130,11 @@ class VllmEngine:
         if self._on_gpu:
             # vLLM's worker leaves one thread, too few for an offloaded optimizer.
             torch.set_num_threads(num_threads)
+        (served,) = self._llm.collective_rpc("get_model")
+        # Gemma's has no output matrix but the embedding.
+        self._has_head = any(
+            "lm_head" in name for name, _ in served.named_modules(remove_duplicate=False)
+        )
         self._core = self._llm.llm_engine.engine_core
         skip_needless_allocations(self._core.engine_core.scheduler.kv_cache_manager)
         self._checked: dict[tuple[object, ...], EngineCoreRequest] = {}
@@ -252,7 +257,11 @@ class VllmEngine:
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        weights = ((name, weight.detach()) for name, weight in named_weights)
+        weights = (
+            (name, weight.detach())
+            for name, weight in named_weights
+            if self._has_head or not name.startswith("lm_head.")
+        )
         self._llm.collective_rpc(
             "reload_weights", kwargs={"weights_iterator": weights, "is_checkpoint_format": True}
         )

@@ -127,9 +127,9 @@ policy = AutoModelForCausalLM.from_pretrained("{name}")
 tokenizer = AutoTokenizer.from_pretrained("{name}")
 ```
 
-The prompts were `{prompt}`. Responses were sampled with `{sampling}`: pass these to `generate`,
-whose defaults in `generation_config.json` are the starting model's. transformers reads the files
-from version 4.57 on, or from the version that brought the architecture in `config.json`.
+The prompts were `{prompt}`. Responses were sampled with `{sampling}`, which `generate` has to be
+told. transformers reads the files from version 4.57 on, or from the version that brought the
+architecture in `config.json`.
 
 ## Train it again
 

@@ -27,6 +27,21 @@ def weights_after(config, found, **changes):
     return torch.cat([w.flatten().clone() for _, w in policy.named_weights()]), metrics
 
 
+def test_micro_batch_size_does_not_change_the_update(config):
+    found = random_sequences(24)
+    start = torch.cat([w.flatten().clone() for _, w in build(config)[0].named_weights()])
+    whole, metrics = weights_after(config, found, batch_size=24, micro_batch_size=24)
+    assert relative(whole, start) > 1e-3
+    assert 0 < metrics["policy/clip_frac"] < 1
+    for size in (1, 7):
+        weights, split = weights_after(config, found, batch_size=24, micro_batch_size=size)
+        assert relative(weights, whole) < 1e-5
+        for name, value in metrics.items():
+            if name == "policy/padding_frac":
+                continue
+            assert split[name] == pytest.approx(value, rel=1e-4), name
+
+
 @pytest.mark.parametrize("is_packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_zero_stage_does_not_change_the_update(config, stage, is_packed, monkeypatch):

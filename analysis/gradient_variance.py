@@ -27,6 +27,7 @@ from analysis.stats.gradient_noise import gain_estimates, noise_from_gram
 from analysis.tables import Table, find_tables, holds_tables_alone, read_rows
 from analysis.truth import check_names
 from vineppo.errors import UserError
+from vineppo.types import question_of
 
 ANALYSIS, FOLDER = "gradient-variance", "gradients"
 # One row per estimator and problem; the problems of every estimator are the same, in one order.
@@ -197,7 +198,7 @@ def noise_rows(gradients: Gradients) -> pd.DataFrame:
     """`NOISE`: every quantity of every estimator; problems are resampled, for all the same."""
     estimates = bootstrap_weights(
         lambda weights_N: numbers(gradients, weights_N),
-        gradients.problem_ids,
+        [question_of(problem_id) for problem_id in gradients.problem_ids],
         np.random.default_rng(BOOTSTRAP_SEED),
         num_resamples=NUM_RESAMPLES,
         level=LEVEL,

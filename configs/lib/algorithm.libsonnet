@@ -32,6 +32,13 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
     },
   },
 
+  // For long texts, over an algorithm: at most 16 states a response, where the policy was least sure.
+  reasoning_steps:: {
+    credit+: {
+      segmenter: { kind: 'merged', max_steps: 16, segmenter: { kind: 'math', max_formula_chars: 100 } },
+    },
+  },
+
   // SPO-chain (Segment Policy Optimization, arXiv:2505.23564, and its code): VinePPO between cutpoints,
   // and only they train.
   spo_chain: self.vineppo {

@@ -79,7 +79,8 @@ def test_set_can_switch_a_kind(configs):
         ("sampling.top_p=2",
          "config: sampling.top_p: Input should be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task: kind must be one of 'gsm8k', 'math', "
-         "'arithmetic', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
+         "'arithmetic', 'svamp', 'olympiadbench', 'countdown', 'jsonl', 'reasoning_gym', 'worded', "
+         "'verifiers', or "
          "'FILE.py:Class', got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),

@@ -156,4 +156,4 @@ def user_digests(config: AnyConfig) -> dict[str, str]:
         paths.append(UserReward.of(config.task.grading.reward_path).path)
     if mask := getattr(config.optimization, "token_mask_path", None):
         paths.append(mask)
-    return {path: plugins.digest(path) for path in paths}
+    return {path: plugins.digest(path) for path in paths if path.endswith(".py")}

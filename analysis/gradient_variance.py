@@ -57,8 +57,12 @@ WITH_RATIO = (
     "within_time",
 )
 # A panel each; of the noise within problems where it is known.
-PANELS = {"": "", "_tokens": " at equal sampled tokens", "_time": " at equal time"}
-PARTS = {"within": "noise within problems", "trace": "variance of a problem's gradient"}
+PANELS = {
+    "": "{} of a problem's gradient",
+    "_tokens": "{} at equal sampled tokens",
+    "_time": "{} at equal time",
+}
+PARTS = {"within": "noise", "trace": "variance"}
 AROUND_IN, ROW_IN = 0.8, 0.16  # of a panel's height, and an estimator's
 SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
@@ -259,7 +263,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     known = rows.dropna(subset="value")
     found = set(known["quantity"])
     part = next((part for part in PARTS if f"{part}_ratio" in found), "trace")
-    panels = {f"{part}{key}_ratio": PARTS[part] + title for key, title in PANELS.items()}
+    panels = {f"{part}{key}_ratio": title.format(PARTS[part]) for key, title in PANELS.items()}
     panels = {quantity: title for quantity, title in panels.items() if quantity in found}
     if not panels:
         return []

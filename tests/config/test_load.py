@@ -34,6 +34,9 @@ def test_every_leaf_loads_and_round_trips(configs, leaf):
     config = load_config(kind, str(configs / f"{leaf}.jsonnet"), [])
     assert parse_config(kind, json.loads(json.dumps(to_dict(config)))) == config
     assert config.name == leaf.rpartition("/")[2]  # which names its run directory
+    if kind is TrainConfig:
+        bound = 0.1 if config.model.dtype == "float32" else 3
+        assert config.optimization.max_logprob_gap == bound
 
 
 def test_names_of_runs_are_unique():

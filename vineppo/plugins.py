@@ -68,7 +68,6 @@ BASES: dict[str, str] = {
 RECIPES: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
 KINDS = {role: CORE.get(role, {}) | RECIPES.get(role, {}) for role in BASES}
 
-
 # The functions that `optimization.policy_loss` names besides PPO's: module, function.
 POLICY_LOSSES = {
     "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),

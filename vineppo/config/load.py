@@ -72,7 +72,8 @@ def evaluate_jsonnet(path: str) -> dict[str, Any]:
     if not os.path.isfile(path):
         raise UserError(f"config file not found: {path}")
     try:
-        resolved = json.loads(_jsonnet.evaluate_file(path))
+        shipped = f"{os.path.dirname(plugins.__file__)}/configs"  # where imports may be found, too
+        resolved = json.loads(_jsonnet.evaluate_file(path, jpathdir=[shipped]))
     except RuntimeError as error:
         first, *trace = str(error).strip().splitlines()
         where = f" at {trace[0].split(chr(9))[1]}" if trace and chr(9) in trace[0] else ""

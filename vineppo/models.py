@@ -105,7 +105,7 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
     if caps is not None and attention != "eager":
         raise UserError(
             f"model.attention must be 'eager' for a model that caps its attention, {path}, got "
-            f"{attention!r}"
+            f"{attention!r}; engine.kind 'transformers' cannot serve it"
         )
     keep_token_ids(model)
     num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size

@@ -62,9 +62,7 @@ x + 11 == x+11, 11+x
 6 == 6 cm ;; 6 kg ;; 6 mph ;; 6 dollars ;; 6 hours ;; 6 months ;; 6 roots ;; 6 logs ;; 6 cc
 1234567x == 1 234 567x
 -6 == $-6
-15000 == 1.5 \times 10^4 ;; 1.5e4 ;; 1.5E+4
-4.5e33 == 4.5\times 10^{33}
-4.5e33 != 4.5e3 ;; 4.5e
+15000 == 1.5 \times 10^4
 3.5 == 3 1/2
 \frac{1}{3} == 0.333333
 (-\infty, 3) \cup (3, \infty) == \mathbb{R} \setminus \{3\}
@@ -230,8 +228,7 @@ def test_what_is_decided_at_once() -> None:
     assert compare_at_once("4", "2+2") is False
     assert compare_at_once("4", "2+2 = 4") is None
     assert compare_at_once("x", "9" * 2000) is False
-    assert compare_at_once("1e3", "1000") is True
-    assert compare_at_once("2e", "2000") is None  # Euler's
+    assert compare_at_once("1e3", "1000") is None  # e may be Euler's
     assert compare_at_once("٣", "3") is None  # Decimal would read the Arabic digit
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +20,8 @@ from vineppo.tasks.rows import (
 )
 from vineppo.types import Problem, Split
 
+# Minerva's true answers: "4.5e33". (The e of a response may be Euler's.)
+_SCIENTIFIC = re.compile(r"^([1-9](?:\.[0-9]+)?)e\+?(-?[0-9]{1,3})$")
 _logger = logging.getLogger(__name__)
 
 
@@ -106,6 +109,7 @@ class JsonlTask(Task):
             answer = json.dumps(truth, default=str)
         else:
             answer = text_or_number_field(row, fields.answer_field, where)
+            answer = _SCIENTIFIC.sub(r"\1\\times 10^{\2}", answer)
         key = self.solution_field if fields is self else None
         solution = None if key is None else text_field(row, key, where)
         prompt = field_value(row, fields.question_field, where)

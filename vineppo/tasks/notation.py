@@ -25,7 +25,6 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         ("[−–]", "-"),
-        (r"(?<![\w.])([1-9](?:\.[0-9]+)?)[eE]\+?(-?[0-9]+)(?![\w.])", r"\1\\times 10^{\2}"),
         (r"°|\\degree" + _END, r"^\\circ"),
         (r"\\(?:left|right|[bB]igg?[lr]?)" + _END + r"\.?", ""),
         (

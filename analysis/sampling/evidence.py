@@ -35,7 +35,7 @@ from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.run_dir import RunDir
-from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue
+from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, question_of
 
 FITTED, SAMPLED, EXACT = "fitted martingale", "continuations", "exact"
 NUM_TOSSES = 4
@@ -152,7 +152,7 @@ def read_evidence(
     }  # fmt: skip
     names = [key.partition("/")[2] for key in terms if key.startswith("noise/")]
     ratios = {of: without / (1 - share) if of in learned else without for of in names}
-    return Evidence(about, [rollout.problem.id for rollout in rollouts], terms, ratios)
+    return Evidence(about, [question_of(r.problem.id) for r in rollouts], terms, ratios)
 
 
 def price_of_learning(run: RunDir, config: TrainConfig, length: float) -> float:

@@ -127,8 +127,8 @@ def read_evidence(
     rollouts = [*chain.from_iterable(groups)]
     source, name = value_source(run_path, config, rollouts, is_fitted)
     if is_fitted:
-        advantages_NS = [
-            np.diff(known.values_Z) + rollout.reward - known.values_Z[-1]
+        advantages_NS = [  # exact values may lag: a baseline alone is unbiased
+            np.diff(known.values_Z) if source == SAMPLED else rollout.reward - known.values_Z[:-1]
             for group in groups
             for rollout, known in zip(group, known_values(group, source, name), strict=True)
         ]

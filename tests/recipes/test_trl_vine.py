@@ -1,5 +1,6 @@
 """VinePPO inside TRL: advantages and losses against ours, on the same rollouts."""
 
+import os
 from dataclasses import replace
 from statistics import fmean
 
@@ -34,6 +35,15 @@ KINDS = {  # loss_type, loss_aggregation
     "luspo": "sequence_sum",
 }  # fmt: skip
 NUM = 4  # rollouts of a prompt
+
+
+@pytest.fixture(scope="module", autouse=True)
+def whole_environment():
+    """accelerate names a rank in the environment, which later tests would take for a launcher's."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from analysis.tables import Table, check_counts, find_tables, holds_tables_alone
 from analysis.truth import check_names
 from analysis.value_figures import Styles, styles
 from vineppo.errors import UserError
+from vineppo.types import question_of
 
 ANALYSIS, FOLDER = "action-ranking", "action_ranking"
 # One row per alternative; those of a state are next to each other, as the policy proposed them. The
@@ -298,7 +299,7 @@ def _rows(states: pd.DataFrame, continuations: Sequence[int]) -> list[dict[str, 
         of_base = _chosen(baseline, chosen_N)
         of_group = of_tables | _of_group(ranked[chosen_N], group, of_base)
         of_group["num_over_states"] = (_in_group(states, group) & states["is_over"]).sum()
-        problem_N = ranked["problem_id"][chosen_N].to_numpy()
+        problem_N = ranked["problem_id"][chosen_N].map(question_of).to_numpy()
         for predictor, of_N in terms.items():
             estimates = _estimates(_chosen(of_N, chosen_N), of_base, problem_N)
             rows.append({"predictor": predictor, **of_group, **estimates})
@@ -318,7 +319,7 @@ def _of_group(states: pd.DataFrame, group: str, terms: Terms) -> dict[str, Any]:
     return {
         "group": group,
         "num_states": len(states),
-        "num_problems": states["problem_id"].nunique(),
+        "num_problems": states["problem_id"].map(question_of).nunique(),
         "mean_alternatives": sizes.mean(),
         "num_pairs": (sizes * (sizes - 1) // 2).sum(),
         "num_resolved_pairs": round(float(terms["pairs"].sum())),

@@ -35,7 +35,8 @@ ADVICE = Table(
     | {"num_problems": int, "num_rollouts": int, "values_by": str, "has_exact_scores": int}
     | {"cost_ratio": float, "estimator": str}
     | dict.fromkeys(["noise", "tokens", "seconds", "noise_tokens", "noise_seconds"], Estimate)
-    | {"break_even": float | None},
+    | {"break_even": float | None, "spread": Estimate},
+    added=("spread",),
 )
 OF_RUN = ["run", "last_iteration"]
 NUM_RESAMPLES = 2000
@@ -113,6 +114,8 @@ def evidence_rows(evidence: "Evidence") -> pd.DataFrame:
         for name, cost_ratio in evidence.cost_ratios.items()
         for key in ("noise", "tokens", "seconds", "noise_tokens", "noise_seconds")
     }
+    if "between" in evidence.terms:
+        statistics["spread"] = lambda sums: ratio(sums["between"], sums[f"noise/{BASELINE}"])
     base = evidence.cost_ratios[BASELINE] * evidence.terms["length"]
     found = bootstrap_sums(
         evidence.terms | {"base": base}, evidence.problem_N, statistics,
@@ -124,7 +127,8 @@ def evidence_rows(evidence: "Evidence") -> pd.DataFrame:
             key.partition("/")[2]: e for key, e in found.items() if key[: key.rfind("/")] == name
         }
         at = break_even(numbers["noise"].value, numbers["tokens"].value)
-        rows.append(evidence.about | {"estimator": name, **numbers, "break_even": at})
+        about = evidence.about | {"spread": found.get("spread")}
+        rows.append(about | {"estimator": name, **numbers, "break_even": at})
     return ADVICE.frame(rows)
 
 
@@ -197,8 +201,19 @@ def report(rows: pd.DataFrame) -> list[str]:
         f"{first['first_iteration']} to {first['last_iteration']}; values by {first['values_by']}; "
         f"steps weighed {WEIGHED[first['has_exact_scores']]}. All relative to RLOO.",
         "",
+        balance(estimate(first, "spread")),
+        "",
         *markdown_table(heads, table),
     ]
+
+
+def balance(spread: Estimate | None) -> str:
+    """By the spread of true gradients between problems, over RLOO's noise of one rollout."""
+    if spread is None:
+        return "The noise includes the true gradient, which no credit removes."
+    ends = (f"{1 / x:.2g}" if x and x > 0 else "∞" for x in (spread.value, spread.high, spread.low))
+    text = "Up to {} ({} to {}) rollouts a problem RLOO's noise within problems exceeds the spread"
+    return f"{text} of true gradients between them. Beyond, take more problems.".format(*ends)
 
 
 def draw(rows: pd.DataFrame, path: Path) -> list[Path]:

@@ -55,7 +55,7 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"restem", "RestEM", "#DDCC77"),
     (r"dpo_steps", "DPO-positive, steps", "#88CCEE"),
     (r"dpo", "DPO-positive", "#661100"),
-    (r"(^|_)critics?$", "policy at rest", None),
+    (r"(^|_)critics?$", "frozen policy", None),
 )
 METHOD_COLORS = {label: color for _, label, color in METHODS if color}
 # What a name says after its method.

@@ -14,6 +14,7 @@ from analysis.stats.bootstrap import mean_over_problems
 from analysis.tables import Table
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir, first_difference
+from vineppo.types import question_of
 
 # The keys of a task that say how it is trained on, put and graded; the rest choose its problems.
 NOT_THE_PROBLEMS = (
@@ -159,7 +160,8 @@ def learning_curve(run: Run) -> pd.DataFrame:
         num_samples = evaluation["samples_per_problem"]
         row = {"iteration": iteration, "pass@1": evaluation["pass@1"]}
         if counts_P := evaluation.get("num_correct_P"):
-            estimate = mean_over_problems([count / num_samples for count in counts_P])
+            ids = map(question_of, evaluation.get("problem_ids", map(str, range(len(counts_P)))))
+            estimate = mean_over_problems([count / num_samples for count in counts_P], list(ids))
             row |= {"low": estimate.low, "high": estimate.high}
         sizes = {"num_problems": evaluation["num_problems"], "samples_per_problem": num_samples}
         rows.append(row | sizes)

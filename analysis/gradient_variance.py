@@ -27,6 +27,7 @@ from analysis.stats.gradient_noise import gain_estimates, noise_from_gram
 from analysis.tables import Table, find_tables, holds_tables_alone, read_rows
 from analysis.truth import check_names
 from vineppo.errors import UserError
+from vineppo.types import question_of
 
 ANALYSIS, FOLDER = "gradient-variance", "gradients"
 # One row per estimator and problem; the problems of every estimator are the same, in one order.
@@ -56,8 +57,12 @@ WITH_RATIO = (
     "within_time",
 )
 # A panel each; of the noise within problems where it is known.
-PANELS = {"": "", "_tokens": " at equal sampled tokens", "_time": " at equal time"}
-PARTS = {"within": "noise within problems", "trace": "variance of a problem's gradient"}
+PANELS = {
+    "": "{} of a problem's gradient",
+    "_tokens": "{} at equal sampled tokens",
+    "_time": "{} at equal time",
+}
+PARTS = {"within": "noise", "trace": "variance"}
 AROUND_IN, ROW_IN = 0.8, 0.16  # of a panel's height, and an estimator's
 SPREAD = 0.6  # of the room between two estimators, which the runs of one share
 
@@ -197,7 +202,7 @@ def noise_rows(gradients: Gradients) -> pd.DataFrame:
     """`NOISE`: every quantity of every estimator; problems are resampled, for all the same."""
     estimates = bootstrap_weights(
         lambda weights_N: numbers(gradients, weights_N),
-        gradients.problem_ids,
+        [question_of(problem_id) for problem_id in gradients.problem_ids],
         np.random.default_rng(BOOTSTRAP_SEED),
         num_resamples=NUM_RESAMPLES,
         level=LEVEL,
@@ -258,7 +263,7 @@ def draw(rows: pd.DataFrame, path: Path) -> list[Path]:
     known = rows.dropna(subset="value")
     found = set(known["quantity"])
     part = next((part for part in PARTS if f"{part}_ratio" in found), "trace")
-    panels = {f"{part}{key}_ratio": PARTS[part] + title for key, title in PANELS.items()}
+    panels = {f"{part}{key}_ratio": title.format(PARTS[part]) for key, title in PANELS.items()}
     panels = {quantity: title for quantity, title in panels.items() if quantity in found}
     if not panels:
         return []

@@ -24,11 +24,13 @@ UNKNOWN = "–"
 @dataclass(frozen=True)
 class Table:
     """A CSV file and its columns by name: `str`, `int` or `float`, `| None` where a cell may be
-    empty. `Estimate` stands for three columns: `name`, `name_low` and `name_high`.
+    empty. `Estimate` stands for three columns: `name`, `name_low` and `name_high`. Files from
+    before a column of `added` was there are read with it empty.
     """
 
     name: str
     columns: Mapping[str, Any]
+    added: Collection[str] = ()
 
     @property
     def types(self) -> dict[str, Any]:
@@ -78,6 +80,9 @@ class Table:
             )  # fmt: skip
         except (ValueError, TypeError) as error:  # a parser's error is a ValueError
             raise UserError(f"{path} is no table of {self.name}: {error}") from None
+        for name in self.added:
+            later = estimate_columns(name) if self.columns[name] is Estimate else (name,)
+            frame = frame.assign(**dict.fromkeys(set(later) - set(frame), math.nan))
         for name, kind in types.items():
             if name not in frame:
                 raise UserError(f"{path} has no column {name}")

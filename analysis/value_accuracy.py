@@ -26,6 +26,7 @@ from analysis.value_states import (
     strata,
     write_states,
 )
+from vineppo.types import question_of
 
 NAME, STEM = "value-accuracy", "value_accuracy"
 # Which states a number is of: those of the `seeds` of a method at a checkpoint. `is_own_policy` is
@@ -69,9 +70,10 @@ def run(
 
 def make_cells(states: pd.DataFrame, *, each_seed: bool = True) -> Iterator[Cell]:
     """The cells of every seed, unless not wanted, and of all seeds of a method together."""
-    unit = states["seed"].astype(str) + " " + states["problem_id"]
+    question = states["problem_id"].map(question_of)
+    unit = states["seed"].astype(str) + " " + question
     states = states.assign(
-        problem=pd.factorize(states["problem_id"], sort=True)[0],
+        problem=pd.factorize(question, sort=True)[0],
         unit=pd.factorize(unit, sort=True)[0],
     )
     for (method, checkpoint), at in sorted_groups(states):

@@ -37,6 +37,7 @@ FRAMES = {
     "boxed": r"So $\boxed{%s}$.",
     "hash": "So\n#### %s",
     "final_answer": "final answer is %s",
+    "answer": "Answer: %s",
     "last_number": "%s",
 }
 EXPENSIVE = (

@@ -21,7 +21,7 @@ STEPS = HERE / "21_example_report/steps.csv"
 STATES = HERE / "19_real_model/gsm8k/value_accuracy_states.parquet"
 ROLLOUT = ("gsm8k/train/1", 1)  # of STEPS
 PROBLEM = """Barry bought 12 pretzels, Shelly half as many,
-Angie three times as many as Shelly. How many did she?"""
+Angie three times as many as Shelly: how many?"""
 WIDTH = 50  # characters a line
 PLAIN = {
     r"\\text\{([^}]*)\}": r"\1",
@@ -29,7 +29,7 @@ PLAIN = {
     r"\\boxed\{([^}]*)\}": r"\1",
     r"\\[\[\]()]": "",
 }
-SMALL = 7.8  # points: 7 at page width
+SMALL = 7.9  # points: 7 at page width
 LEFT, SPAN = 1.05, 0.2  # where the curve of values begins, and its width
 
 
@@ -61,7 +61,7 @@ def draw_steps(axes: Axes) -> None:
         axes.annotate(
             f"{value:.2f}", (x, y), (6, 0), textcoords="offset points", va="center", size=SMALL
         )
-    axes.text(0, -3.2, "A wrong answer, coloured by advantage", weight="bold")
+    axes.text(0, -3.2, "A wrong answer: red steps lose value", weight="bold")
     axes.text(0, -0.4, PROBLEM, style="italic", va="bottom", size=SMALL)
     axes.text(LEFT, -3.2, "State values", weight="bold")
     axes.text(LEFT, -1.7, "16 continuations", va="bottom", size=SMALL)
@@ -74,7 +74,7 @@ def draw_scatter(axes: Axes) -> None:
     truth = states.num_correct / states.num_samples
     axes.plot([0, 1], [0, 1], color="0.5", lw=1)
     for name, label, color in (
-        ("critic", "PPO's critic", figures.METHOD_COLORS["PPO"]),
+        ("sft_gsm8k_half_1e-05_1e-4_1", "best of three critics", figures.METHOD_COLORS["PPO"]),
         ("mc_9", "nine continuations", figures.METHOD_COLORS["VinePPO"]),
     ):
         chosen = (states.predictor == name) & (states.step_index > 0)
@@ -83,7 +83,7 @@ def draw_scatter(axes: Axes) -> None:
     axes.set(xlabel="predicted value", ylabel="true value (256 continuations)", aspect="equal")
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right", handletextpad=0)
+    axes.legend(frameon=False, loc=(0.42, 0.03), handletextpad=0, borderpad=0)
     axes.set_title("Predicting values on GSM8K", size=8.2, loc="left", weight="bold")
 
 

@@ -78,7 +78,7 @@ def test_leftovers_of_a_kill_do_not_matter(tmp_path):
 
 def state_of(iteration: int) -> TrainState:
     metrics = {"iteration": iteration, "reward/mean": 0.1 + 0.2, "kl/ref": math.nan}
-    return TrainState(iteration, 1.5, metrics, 0.1, 2)
+    return TrainState(iteration, 1.5, metrics, 0.1)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def checkpoint(tmp_path, monkeypatch) -> Path:
     for iteration in (2, 3):
         directory = tmp_path / f"checkpoints/iter_{iteration:06d}"
         directory.mkdir(parents=True)
-        content = {**asdict(state_of(iteration)), "sha256": {}}  # of older runs
+        content = {**asdict(state_of(iteration)), "sha256": {}, "num_ranks": 2}  # of older runs
         (directory / "state.json").write_text(json.dumps(content))
     return directory
 

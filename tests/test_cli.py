@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,14 @@ def test_make_demo_trains_each_method_into_a_directory_of_its_own(
     assert run_dirs == [f"runs/demo_vineppo{suffix}", f"runs/demo_ppo{suffix}"]
     assert report[:4] == ["bin/python", "-m", "analysis", "report"]
     assert report[4:] == [*run_dirs, "--out", f"runs/demo_report{suffix}"]
+
+
+def test_a_users_mistake_is_one_line_whatever_it_quotes(capsys):
+    assert main(["train", "no\nwhere.jsonnet"]) == 2
+    assert capsys.readouterr().err == "vineppo: config file not found: no where.jsonnet\n"
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"vineppo {version('vineppo')}\n"

@@ -140,6 +140,26 @@ def test_an_update_on_next_to_nothing_is_finite(config, credit, case, is_masked)
         assert not gradient.any()
 
 
+def test_equal_rewards_teach_nothing(config):
+    """Where the baseline is the group's or the whole batch's: not one bit of a gradient."""
+    for credit in ("grpo", "rloo", "baseline", "reinforce_plus_plus"):
+        found = make(*CASES["all right"])
+        whole = with_credit(config, credit, found, whiten_advantages=True)
+        _, gradient = loss_of(changed(whole, reference={"kl_in": "loss"}), found)
+        assert not gradient.any(), credit
+
+
+@pytest.mark.parametrize("log_ratio", [-1e6, -30.0, 30.0, 1e6])
+def test_exploding_ratios_are_finite_and_skipped(config, log_ratio):
+    found = make(*CASES["one step"])
+    config = with_credit(config, "rloo", found)
+    config = changed(config, reference={"kl_estimator": "k1"})
+    numbers, gradient = loss_of(config, found, log_ratio)
+    assert math.isfinite(numbers["loss"])
+    assert gradient.isfinite().all()
+    assert is_sound(config.optimization.max_mean_ratio, [numbers]) == (log_ratio < 0)
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("column", ["values/critic", "trainer_logprobs", "ref_logprobs", "kl"])
 def test_a_number_that_is_not_finite_skips_the_update_and_breaks_no_metric(config, column, broken):

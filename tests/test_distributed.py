@@ -40,7 +40,7 @@ def decide(rank: int, port: int, configs: Path, directory: Path) -> None:
     for iteration in (1, 2)[: 2 - rank]:
         directory = RunDir(path).checkpoint_path(iteration)
         (directory / "trainer").mkdir(parents=True)
-        state = TrainState(iteration, 0.0, {"iteration": iteration}, 0.0, 2)
+        state = TrainState(iteration, 0.0, {"iteration": iteration}, 0.0)
         (directory / "state.json").write_text(json.dumps(asdict(state)))
     loaded: list[Path] = []
     models = SimpleNamespace(load_state=loaded.append)

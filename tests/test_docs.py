@@ -17,7 +17,7 @@ from support.page import page_files
 
 from analysis.__main__ import open_analysis
 from benchmarks import harness
-from vineppo.cli import build_parser
+from vineppo.cli import build_parser, main
 from vineppo.config.load import load_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
@@ -175,3 +175,50 @@ def test_the_commands_of_the_pages_are_there():
         for page, command in found
     }
     assert {line: why for line, why in faults.items() if why} == {}
+
+
+def is_short(words: list[str]) -> bool:
+    """It ends in seconds, and its config is there."""
+    files = [word for word in words if word.endswith(".jsonnet")]
+    is_there = all((ROOT / file).is_file() for file in files)
+    return is_there and bool(
+        {"--dry-run", "--list", "doctor", "configs/demo_ppo.jsonnet"} & {*words}
+    )
+
+
+SHORT = {
+    shlex.join(words): words
+    for page in COMMANDED
+    for program, *words in commands(page)
+    if program == "vineppo" and is_short(words)
+}
+
+
+@pytest.mark.parametrize("line", SHORT)
+def test_a_short_command_of_a_page_runs(line, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(SHORT[line]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("vineppo train configs/demo_vineppo.jsonnet --dry-run", None),
+        ("vineppo train configs/demo_vineppo.jsonnet --quick", "does not parse"),
+        ("vineppo train configs/demo_vinepo.jsonnet", "no file configs/demo_vinepo"),
+        ("vineppo train configs/demo_vineppo.jsonnet --set sampling.top=1", "sampling.top"),
+        ("vineppo evaluate runs/mine --set evaluation.temperature=cold", "evaluation.temperature"),
+        ("python -m analysis report runs/mine --of 3", "does not parse"),
+        ("python -m analysis reports runs/mine", "does not parse"),
+        ("python -m benchmarks.NAME --fast", "does not parse"),
+        ("python -m benchmarks.trl_gpo", "no benchmark trl_gpo"),
+        ("python -m benchmark.trl_grpo", "No module named 'benchmark'"),
+        ("python -m analisys report runs/mine", "no module analisys"),
+        ("python requirements/look.py", "no file requirements/look.py"),
+        ("make tests", "no such target"),
+    ],
+)
+def test_a_command_that_is_not_there_is_found(line, why):
+    program, *words = shlex.split(line)
+    found = fault(ROOT / "README.md", program, words)
+    assert (found is None) if why is None else (why in (found or ""))

@@ -23,7 +23,7 @@ from vineppo.tasks import load_task
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, StepSpan
 
-OTHERS = ("trl", "openrlhf", "verl", "gym")  # tests/test_other_libraries.py has them
+OTHERS = ("trl", "openrlhf", "verl")  # tests/test_other_libraries.py has them
 README = PAGE.parents[1] / "README.md"
 COMMANDS = [
     line.split()[1:]

@@ -69,6 +69,18 @@ def test_every_estimator_with_the_gradient_of_k2_has_that_of_the_kl(name):
     torch.testing.assert_close(gradient_in_expectation(changed, logprobs, logits), exact)
 
 
+def test_weighted_docstring_example():
+    for gradient in ("own", "k2"):
+        logprob = HALF.clone().requires_grad_()
+        kl = k3(logprob, QUARTER)
+        if gradient == "k2":
+            kl = with_k2_gradient(kl, logprob, QUARTER)
+        kl = weighted(kl, (logprob - QUARTER).exp(), gradient)
+        kl.backward()
+        assert kl.item() == pytest.approx(2 * (0.5 - 1 + math.log(2)))
+        assert logprob.grad.item() == pytest.approx(2 * math.log(2))
+
+
 @pytest.mark.parametrize(("name", "gradient"), [("k3", "own"), ("k3", "k2"), ("k1", "k2")])
 def test_tokens_of_the_old_policy_weigh_as_the_new_ones(name, gradient):
     """Σ_v π_old(v) · (value, gradient) is that of the exact KL; unweighted it is not."""
@@ -87,6 +99,25 @@ def test_tokens_of_the_old_policy_weigh_as_the_new_ones(name, gradient):
     assert abs(plain - exact) > 0.1 * exact
     plain_gradient = torch.autograd.grad(plain, logits)[0]
     assert (plain_gradient - exact_gradient).norm() > 0.1 * exact_gradient.norm()
+
+
+def test_the_gradient_of_k2_is_that_of_the_visited_states_not_of_the_sequence():
+    """Two tokens of two; the first decides which of two states the second is sampled in."""
+    logits = torch.tensor([[0.3, -0.2], [1.0, 0.0], [-2.0, 1.0]], dtype=torch.float64)
+    logits.requires_grad_()
+    p, q = torch.log_softmax(logits, -1), torch.full((3, 2), math.log(0.5), dtype=torch.float64)
+    visits = torch.stack([torch.ones(()).double(), *p[0].exp()])  # of the states: 1, π(0), π(1)
+    kl = full(p, q)
+    loss = (visits[:, None] * p.exp()).detach() * k2(p, q)
+
+    def derivative(x):
+        return torch.autograd.grad(x, logits, retain_graph=True)[0]
+
+    found = derivative(loss.sum())
+    torch.testing.assert_close(found, derivative((visits.detach() * kl).sum()))
+    of_first = (p[0].exp().detach() * p[0] * kl[1:].detach()).sum()  # E[∇ log π(y_0) · KL after it]
+    torch.testing.assert_close(found + derivative(of_first), derivative((visits * kl).sum()))
+    assert derivative(of_first).abs().max() > 0.05
 
 
 def test_tokens_without_probability_add_nothing_to_full():

@@ -103,6 +103,17 @@ def test_importance_weights_of_gaps_whose_exponential_overflows():
     assert importance_weights(long, [-1000.0] * 9, [0.0] * 9) == [0.0] * 9
 
 
+def test_importance_weights_at_their_corners():
+    """Ratios 0.5, 0.75, 1, 2 and 4; bounds are inclusive."""
+    engine = [-3.0] * 5
+    trainer = [-3.0 + math.log(ratio) for ratio in (0.5, 0.7500001, 1.0, 1.9999999, 4.0)]
+    truncated, masked = truncated_at(2.0), masked_to(0.75, 2.0)
+    assert importance_weights(truncated, trainer, engine) == pytest.approx([0.5, 0.75, 1, 2, 2])
+    assert importance_weights(masked, trainer, engine) == pytest.approx([0, 0.75, 1, 2, 0])
+    assert importance_weights(None, trainer, engine) == [1.0] * 5
+    assert importance_weights(masked_to(1.0, 1.0), engine, engine) == [1.0] * 5
+
+
 def test_aggregate_docstring_example():
     loss = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, math.nan]])
     mask = torch.tensor([[True, True, True], [True, True, False]])

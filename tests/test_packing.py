@@ -5,17 +5,25 @@ Packed ones may have each prompt once.
 
 import pytest
 import torch
+from support.policies import MODEL
 from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 
-from vineppo.batching import collate, num_tokens
-from vineppo.models import can_pack, disable_dropout
+from vineppo.batching import collate, micro_batches_of, num_tokens
+from vineppo.minibatches import UpdateSizes
+from vineppo.models import can_pack, disable_dropout, load_model
 from vineppo.packing import has_attention_alone, let_pack
 from vineppo.policy import checkpoint_activations
 from vineppo.token_scores import (
+    ForwardOptions,
+    Reference,
+    TokenLogprobs,
+    TokenScores,
     hidden_before_tokens,
 )
 from vineppo.types import TokenSequence, Turn
+from vineppo.update import POLICY_COLUMNS, policy_objective
+from vineppo.vocabulary import CHUNK_LOGITS
 
 META = torch.device("meta")  # has shapes and no values: whoever asks for one raises
 PACKING = {
@@ -138,6 +146,20 @@ def test_prompts_pass_once_only_where_that_saves():
     assert (packed(alike).packed.rows, packed(alike).packed.responses) == ((1, 5), (3, 4))
 
 
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_groups_stay_together_where_that_takes_fewer_tokens(num_ranks):
+    prompts = [(row,) * 20 for row in range(6)]
+    found = [sequence(prompts[i % 6], (9,) * (3 + i % 7)) for i in range(48)]
+    shares = [micro_batches_of(found, 4, r, num_ranks, CPU, True) for r in range(num_ranks)]
+    batches = [[found[i] for i in batch] for share in shares for batch in share if batch]
+    assert len({len(share) for share in shares}) == 1
+    assert sorted(i for share in shares for batch in share for i in batch) == list(range(48))
+    most = 4 * max(map(len, found))
+    assert all(len(batch) * max(map(len, batch)) <= most for batch in batches)
+    tokens = sum(num_tokens(batch, True) for batch in batches)
+    assert tokens < 0.5 * num_tokens(found, False)
+
+
 @pytest.mark.parametrize("is_checkpointed", [False, True], ids=["plain", "checkpointed"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_padded_numbers_are_those_of_a_plain_pass(name, is_checkpointed):
@@ -171,3 +193,20 @@ def test_a_pass_asks_the_device_nothing(name):
             hidden_before_tokens(model, packed).sum().backward()
     with pytest.raises(RuntimeError, match="meta"):
         model(input_ids=batch.token_ids_BT, use_cache=False)
+
+
+@pytest.mark.parametrize("estimator", ["k3", "full"])
+def test_the_loss_of_a_micro_batch_asks_the_device_nothing(config, monkeypatch, estimator):
+    """Forward, objective and backward, with entropies and numbers, as an update has them."""
+    monkeypatch.setitem(CHUNK_LOGITS, "meta", 1000)
+    loaded = load_model(MODEL, "float32", "sdpa")
+    reference = Reference(config.reference, config.model, loaded)
+    reference.to(META)
+    found = random_sequences(8)
+    forward, batch = TokenLogprobs(loaded.model.to(META), 15), collate(found, META, POLICY_COLUMNS)
+    options = ForwardOptions(0.7, reference if estimator == "full" else None, has_entropy=True)
+    scores = TokenScores(**forward(batch, options))
+    sizes = UpdateSizes.of(found, config.sampling.max_tokens)
+    loss, _ = policy_objective(config, 1e-3, [], sizes, batch, scores)
+    loss.backward()
+    assert all(weight.grad is not None for weight in loaded.model.parameters())

@@ -1,15 +1,19 @@
 """PPO and VinePPO on two ranks: the numbers of one process, also when killed and resumed."""
 
 import json
+import os
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from support.engines import PROCESSES
 from support.grids import grid
 from support.marks import shared_memory
-from support.processes import run_cli, run_ranks
+from support.policies import relative
+from support.processes import call_on_ranks, free_port, run_cli, run_ranks
 from support.ranks import (
     CASE,
     DIFFER,
@@ -25,8 +29,12 @@ from support.ranks import (
     start_torchrun,
     train_on_two,
 )
-from support.training import CONFIGS, timeless
+from support.sharding import shard_everything
+from support.training import CONFIGS, timeless, train
 from support.uncertain import UNCERTAIN
+
+from vineppo.deepspeed_module import DeepSpeedModule
+from vineppo.distributed import init_distributed
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
 ENGINE_PROCESSES = Case("vineppo", "vllm", changes=tuple(c.split("=") for c in PROCESSES))
@@ -54,6 +62,98 @@ def test_two_ranks_cut_by_entropies_as_one_does(whole_runs, tmp_path, case):
     case = replace(case, changes=(("credit.segmenter", segmenter),))
     train_on_two(tmp_path / "two", case, stage=2)
     assert_same_numbers(tmp_path / "two", case.alone(whole_runs), case)
+
+
+def update_twice(rank, num_ranks, port, leg, adam, dtype, folder):
+    """Updates number `leg` and the next, with a checkpoint after each; the weights after each.
+
+    It loads the first checkpoint of the leg before, and saves it again.
+    """
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
+    init_distributed()
+    torch.manual_seed(0)
+    linears = [torch.nn.Linear(5, 7), torch.nn.Linear(7, 3)]  # sizes that no two ranks divide
+    rows = torch.randn(6, 1, 5).to(dtype)[rank::num_ranks]
+    net = torch.nn.Sequential(*linears)
+    net.register_buffer("offset", torch.tensor(float(leg == 0)))
+    groups = [list(linear.parameters()) for linear in linears]
+    with shard_everything():
+        module = DeepSpeedModule(net.to(dtype), groups, dtype, adam)
+    if leg > 0:
+        module.load_state(folder / f"{leg - 1}/first")
+        module.save_state(folder / f"{leg}/again")
+    assert net.offset == 1.0
+    weights = []
+    for number, name in enumerate(("first", "second")):
+        rates = [1e-2 * (leg + number > 0), 1e-2]  # a group starts later than the other
+        summand = lambda row: (module(row).float().pow(2).sum(), {})  # noqa: E731
+        module.update(list(rows), summand, rates, lambda _: True)
+        module.save_state(folder / f"{leg}/{name}")
+        weights.append([w.double().flatten() for _, w in module.named_weights(net)])
+    if rank == 0:
+        torch.save([torch.cat(each) for each in weights], folder / f"{leg}/weights.pt")
+
+
+@pytest.mark.parametrize(
+    ("stage", "dtype", "offload"),
+    grid(
+        (2, "float32", "nothing"),
+        (3, "float32", "nothing"),
+        slow=[
+            (0, "float32", "nothing"),
+            (1, "bfloat16", "nothing"),
+            (2, "bfloat16", "nothing"),
+            (2, "bfloat16", "optimizer"),
+            (3, "bfloat16", "optimizer"),
+        ],
+    ),
+)
+def test_a_state_is_the_same_for_any_number_of_ranks(config, tmp_path, stage, dtype, offload):
+    """One rank, then two, then one: what is loaded is saved again to the last bit, and goes on."""
+    adam = replace(config.optimization, zero_stage=stage, offload=offload)
+    found = []
+    for leg, num_ranks in enumerate((1, 2, 1)):
+        given = num_ranks, free_port(), leg, adam, getattr(torch, dtype), tmp_path
+        call_on_ranks(update_twice, *given, num_ranks=num_ranks)
+        first, second = torch.load(tmp_path / f"{leg}/weights.pt")
+        if found:
+            loaded, again = tmp_path / f"{leg - 1}/first", tmp_path / f"{leg}/again"
+            contents = [{x.name: x.read_bytes() for x in d.iterdir()} for d in (loaded, again)]
+            assert contents[0] == contents[1]
+            assert relative(first, found[-1]) < (1e-5 if dtype == "float32" else 1e-2)
+            assert relative(first, second) > 1e-3
+        found.append(second)
+
+
+def rewound(run_dir: Path, iteration: int) -> None:
+    """As if the run had been killed after the checkpoint of `iteration`."""
+    shutil.rmtree(run_dir / "final")
+    for later in range(iteration + 1, Case("ppo", "vllm").num_iterations + 1):
+        shutil.rmtree(run_dir / f"checkpoints/iter_{later:06d}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_a_run_goes_on_with_another_number_of_ranks(whole_runs, tmp_path, stage):
+    """One rank, then two, then one, with a critic's optimizer; prints how weights differ."""
+    case, run_dir = Case("ppo", "vllm"), tmp_path / "run"
+    settings = case.settings(stage)
+    alone = whole_runs(case.config, settings)
+    shutil.copytree(alone, run_dir)
+    models = "policy", "critic"
+    for num_ranks, iteration in ((2, 2), (1, 3)):
+        before = [flat_weights(run_dir, model) for model in models]
+        rewound(run_dir, iteration)
+        if num_ranks == 2:
+            output = train_on_two(run_dir, case, stage)
+        else:
+            output = train(run_dir, case.config, settings)
+        assert f"resumed after iteration {iteration}" in output
+        for model, there in zip(models, before, strict=True):
+            largest = (flat_weights(run_dir, model) - there).abs().max()
+            print(f"ZeRO {stage}, to {num_ranks}, {model}: {largest:.1e}")
+        assert_same_numbers(run_dir, alone, case)
 
 
 def lost_blocks() -> set[Path]:
@@ -135,7 +235,7 @@ def test_two_ranks_learn_values_of_every_kind_to_the_numbers_of_one(tmp_path):
             is_said = name.startswith(("values/", "critic/", "policy/loss", "policy/grad_norm"))
             if is_said and value is not None:
                 assert here[name] == pytest.approx(value, rel=2e-3, abs=1e-4), name
-    for model in ("policy", "told", "judge"):
+    for model in ("policy", "answer_told", "others_told", "judge"):
         here, there = (flat_weights(tmp_path / name, model) for name in ("two", "one"))
         assert (here - there).norm() / there.norm() < 1e-4
 

@@ -42,6 +42,12 @@ def test_a_directory_in_use_is_refused(tmp_path):
     assert not half.exists()
 
 
+def test_a_run_that_another_process_finished_meanwhile_is_not_opened(tmp_path):
+    RunDir.open(tmp_path, CONFIG).final_path.mkdir()
+    with pytest.raises(UserError, match="was finished by another process"):
+        RunDir.open(tmp_path, CONFIG)
+
+
 @pytest.mark.parametrize("leftover", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_of_two_that_start_at_once_one_is_refused(tmp_path, leftover):
     """In a new directory, and where both take over what failed before its first result."""

@@ -9,7 +9,7 @@ from support.rollouts import random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import load_model, with_adapters
+from vineppo.models import add_older_names, load_model, with_adapters
 from vineppo.policy import Policy
 from vineppo.recipes.lora import Lora
 
@@ -58,6 +58,7 @@ def test_the_files_are_those_of_the_whole_model(configs, tmp_path, dtype, stage)
     with deepspeed.zero.GatheredParameters(parameters, enabled=stage == 3):
         policy.hf_model.save_pretrained(tmp_path / "whole")
     policy.tokenizer.save_pretrained(tmp_path / "whole")
+    add_older_names(tmp_path / "whole")
     assert contents(tmp_path / "saved") == contents(tmp_path / "whole")
     found = load_model(str(tmp_path / "saved"), dtype, "sdpa").model
     start = load_model(MODEL, dtype, "sdpa").model
@@ -78,4 +79,5 @@ def test_the_files_of_a_merged_policy(configs, tmp_path, stage):
             plain.get_parameter(name).copy_(weight)
     plain.save_pretrained(tmp_path / "whole")
     policy.tokenizer.save_pretrained(tmp_path / "whole")
+    add_older_names(tmp_path / "whole")
     assert contents(tmp_path / "saved") == contents(tmp_path / "whole")

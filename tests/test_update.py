@@ -20,6 +20,7 @@ from support.rollouts import (
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
+    CrossEntropy,
     PositiveExamples,
     SquaredError,
     TrainConfig,
@@ -252,6 +253,17 @@ def test_value_loss_is_over_all_response_tokens():
         CLIPPED, "critic", sizes, collate([second], CPU, CRITIC_COLUMNS), torch.full((1, 2), 1.5)
     )[0]
     assert part.item() == pytest.approx(0.125 / 3)
+
+
+def test_bounded_values_by_cross_entropy():
+    """Outputs 0 are V = 0 in the middle of [−1, 1], and log 2 whatever the return."""
+    batch = collate(sequences(), CPU, CRITIC_COLUMNS)
+    sizes = UpdateSizes.of(sequences(), 4)
+    loss = CrossEntropy("cross_entropy", -1.0, 1.0)
+    total, numbers = value_objective(loss, "critic", sizes, batch, torch.zeros(2, 3))
+    assert total.item() == pytest.approx(math.log(2))
+    assert numbers["value_mean"].item() == pytest.approx(0.0)
+    assert numbers["clip_frac"].item() == 0
 
 
 def test_a_shared_critics_loss_joins_the_policys(config):

@@ -28,7 +28,6 @@ class TrainState:
     elapsed_s: float
     metrics: dict[str, Any]  # the line of `iteration`, in case it was never appended
     kl_coef: float  # of the next iteration
-    num_ranks: int  # whose shards the optimizer's state is in
 
 
 class Saved(Protocol):
@@ -94,13 +93,13 @@ def read_newest_state(run: RunDir) -> TrainState | None:
         return None
     directory = run.checkpoint_path(iterations[-1])
     content = read_json(directory / STATE)
-    state = TrainState(**{one.name: content[one.name] for one in fields(TrainState)})
-    if state.num_ranks != num_ranks():
+    num_writers = content.get("num_ranks", num_ranks())  # older versions wrote a file a rank
+    if num_writers != num_ranks():
         raise UserError(
-            f"{directory} must be resumed by {state.num_ranks} processes, which wrote it, got "
+            f"{directory} must be resumed by {num_writers} processes, which wrote it, got "
             f"{num_ranks()}"
         )
-    return state
+    return TrainState(**{one.name: content[one.name] for one in fields(TrainState)})
 
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import distributed, nn
 
 from vineppo.config.schema import AdamConfig, sums_in_float32
-from vineppo.distributed import gather, init_distributed, num_ranks
-from vineppo.models import named_weights
+from vineppo.distributed import gather, init_distributed, is_main, num_ranks, rank
+from vineppo.models import named_weights, readable
 from vineppo.types import TrainBatch
 
 # A micro-batch's summand of the loss, and numbers to keep that add up over micro-batches.
 Summand = tuple[torch.Tensor, dict[str, torch.Tensor]]
+# The files of a state: float32 weights with buffers, and what torch's Adam names so.
+WEIGHT, MOMENTS, STEP = "weight", ("exp_avg", "exp_avg_sq"), "step"
+FILES = (WEIGHT, *MOMENTS, STEP)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class DeepSpeedModule:
         deepspeed.ops.__compatible_ops__ = {}
         self._zero_stage, self._max_grad_norm = optimization.zero_stage, optimization.max_grad_norm
         self._is_plain = self._zero_stage == 0 and dtype == torch.float32
-        adam = torch.optim.AdamW(
+        self._adam = adam = torch.optim.AdamW(
             [{"params": list(group)} for group in parameter_groups],
             lr=optimization.learning_rate,
             betas=(optimization.adam_beta1, optimization.adam_beta2),
@@ -61,7 +66,8 @@ class DeepSpeedModule:
             weight_decay=optimization.weight_decay,
             fused=True,  # one pass over the states, where the default makes about ten on a CPU
         )
-        self._has_frozen = any(not weight.requires_grad for weight in module.parameters())
+        group_of = {weight: i for i, group in enumerate(parameter_groups) for weight in group}
+        self._trained = [(n, w, group_of[w]) for n, w in module.named_parameters() if w in group_of]
         self._grad_norm = nan
         if self._is_plain:
             adam.register_step_pre_hook(self._clip)
@@ -117,17 +123,72 @@ class DeepSpeedModule:
             with deepspeed.zero.GatheredParameters([parameter], enabled=self._zero_stage == 3):
                 yield name, parameter.detach()
 
+    @torch.no_grad()
     def save_state(self, directory: Path) -> None:
-        """Trained weights in full precision and the optimizer's state."""
-        self._engine.save_checkpoint(
-            str(directory), tag="state", exclude_frozen_parameters=self._has_frozen
-        )
+        """Weights, buffers and Adam's state, the same files for any ranks; the main one writes."""
+        for file in FILES:
+            held = self._buffers() if file == WEIGHT else {}
+            for name, weight, owner, mine, its in self._shards():
+                found = {WEIGHT: owner, **self._adam.state.get(owner, {})}.get(file)
+                if not (found is None or file == STEP or self._is_plain):
+                    shape, part = getattr(weight, "ds_shape", weight.shape), found[mine]
+                    found = torch.zeros(shape, device=self.device)
+                    found.view(-1)[its] = part
+                    distributed.reduce(found, 0)
+                if is_main() and found is not None:  # None: no step yet
+                    held[name] = found.to("cpu", copy=True)  # of its own, as the format asks
+            if is_main():
+                directory.mkdir(parents=True, exist_ok=True)
+                save_file(held, directory / f"{file}.safetensors")
 
+    @torch.no_grad()
     def load_state(self, directory: Path) -> None:
-        with redirect_stdout(StringIO()):
-            self._engine.load_checkpoint(
-                str(directory), tag="state", load_module_strict=not self._has_frozen
-            )
+        """Each rank reads its shards. Raises `UserError` for files that are absent or cut off."""
+        import deepspeed
+
+        if (directory / "state").is_dir():  # of an older version: DeepSpeed's files, one a rank
+            with redirect_stdout(StringIO()):
+                self._engine.load_checkpoint(directory, tag="state", load_module_strict=False)
+            return
+        with readable(f"checkpoint {directory}"):
+            files = {file: safe_open(directory / f"{file}.safetensors", "pt") for file in FILES}
+        for name, buffer in self._buffers().items():
+            buffer.copy_(files[WEIGHT].get_tensor(name))
+        have_stepped = {*files[STEP].keys()}
+        for name, weight, owner, mine, its in self._shards():
+            is_split = self._zero_stage == 3
+            with deepspeed.zero.GatheredParameters([weight], modifier_rank=0, enabled=is_split):
+                weight.copy_(files[WEIGHT].get_tensor(name))
+            state = self._adam.state[owner]
+            if name not in have_stepped:
+                state.clear()
+            elif not state:
+                state |= {moment: torch.zeros_like(owner) for moment in MOMENTS}
+                state[STEP] = torch.zeros((), device=owner.device)
+            for file, held in {WEIGHT: owner, **state}.items():
+                at, of = (slice(None), slice(None)) if file == STEP else (mine, its)
+                held.view(-1)[at] = files[file].get_tensor(name).view(-1)[of]
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        tensors = self._engine.module.state_dict(keep_vars=True)
+        return {name: x for name, x in tensors.items() if not isinstance(x, nn.Parameter)}
+
+    def _shards(self) -> Iterator[tuple[str, Any, torch.Tensor, slice, slice]]:
+        """Names, weights, and what Adam steps on this rank instead: whose part `mine` is `its`."""
+        optimizer = self._engine.optimizer
+        weight: Any
+        for name, weight, group in self._trained:
+            owner, start, first, size = weight, 0, 0, weight.numel()
+            if self._zero_stage == 3:
+                part, start, size = optimizer.grad_position[optimizer.get_param_id(weight)]
+                owner, first = optimizer.fp32_partitioned_groups_flat[part], rank() * size
+                size = max(0, min(size, weight.ds_numel - first))  # without padding
+            elif not self._is_plain:
+                owner, size = self._adam.param_groups[group]["params"][0], 0
+                if (of := weight._hp_mapping) is not None:
+                    start, first = of.hp_fragment_address.start, of.lp_fragment_address.start
+                    size = of.hp_fragment_address.numel
+            yield name, weight, owner, slice(start, start + size), slice(first, first + size)
 
     def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         # DeepSpeed clips an unsharded fp32 model too, but keeps the norm to itself.

@@ -14,6 +14,7 @@ from vineppo.config.schema import Adapters, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.engine.interface import EngineModel
 from vineppo.errors import UserError
+from vineppo.run_dir.files import read_json, strict_json
 from vineppo.types import predictor_key
 
 EMBEDDED = "embedded:"
@@ -100,7 +101,13 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
         model, report = AutoModelForCausalLM.from_pretrained(resolved, **loading(dtype, attention))
     if missing := sorted(report["missing_keys"]):
         raise UserError(f"model {path} lacks the weights {', '.join(missing)}")
-    mend_generation_config(model, path)
+    caps = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
+    if caps is not None and attention != "eager":
+        raise UserError(
+            f"model.attention must be 'eager' for a model that caps its attention, {path}, got "
+            f"{attention!r}; engine.kind 'transformers' cannot serve it"
+        )
+    keep_token_ids(model)
     num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.config.vocab_size
     if num_ids > num_rows:
         raise UserError(f"model {path}: its {num_rows} rows must be at least the {num_ids} tokens")
@@ -138,18 +145,13 @@ def with_adapters(loaded: LoadedModel, adapters: Adapters | None, run_seed: int)
     return replace(loaded, adapters=adapters)
 
 
-def mend_generation_config(model: Any, path: str) -> None:
-    """Keeps only the token ids of a `generation_config` that transformers would refuse to save."""
+def keep_token_ids(model: Any) -> None:
+    """Drops the sampling defaults of a `generation_config`: they are not the run's."""
     from transformers import GenerationConfig
 
-    try:
-        model.generation_config.validate(strict=True)
-    except ValueError:
-        ids = {k: x for k, x in model.generation_config.to_dict().items() if k.endswith("token_id")}
-        kept = {k: x for k, x in ids.items() if isinstance(x, list) or (x is not None and x >= 0)}
-        model.generation_config = GenerationConfig(**kept)
-        if is_main():
-            print(f"model {path}: its generation_config.json is invalid; token ids alone are kept")
+    held = model.generation_config.to_dict().items()
+    ids = {key: x for key, x in held if key.endswith("token_id") and x not in (None, -1)}
+    model.generation_config = GenerationConfig(**ids)
 
 
 def check_tokenizers(config: TrainConfig) -> None:
@@ -234,3 +236,31 @@ def save_model(
     if is_main():
         model.save_pretrained(directory, state_dict=held)
         tokenizer.save_pretrained(directory)
+        add_older_names(directory)
+
+
+def add_older_names(directory: Path) -> None:
+    """Writes what transformers 5 names anew under the names of 4.57 as well.
+
+    4.57 would overlook a rotary base in `rope_parameters` and take its default without a word, and
+    refuse the tokenizer.
+    """
+    config = read_json(directory / "config.json")
+    rope = config.get("rope_parameters") or {}
+    base = rope.get("full_attention", rope)
+    older = {
+        "torch_dtype": config.get("dtype"),
+        "rope_theta": base.get("rope_theta"),
+        "rope_local_base_freq": rope.get("sliding_attention", {}).get("rope_theta"),
+        "partial_rotary_factor": base.get("partial_rotary_factor"),
+    }
+    if base.get("rope_type", "default") != "default":
+        older["rope_scaling"] = {key: x for key, x in base.items() if key != "rope_theta"}
+    config |= {key: x for key, x in older.items() if x is not None}
+    (directory / "config.json").write_bytes(strict_json(config, indent=2))
+    names = read_json(directory / "tokenizer_config.json")
+    if names.get("tokenizer_class") == "TokenizersBackend":
+        names["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(names.get("extra_special_tokens"), list):
+        names["additional_special_tokens"] = names.pop("extra_special_tokens")
+    (directory / "tokenizer_config.json").write_bytes(strict_json(names, indent=2))

@@ -68,7 +68,6 @@ BASES: dict[str, str] = {
 RECIPES: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
 KINDS = {role: CORE.get(role, {}) | RECIPES.get(role, {}) for role in BASES}
 
-
 # The functions that `optimization.policy_loss` names besides PPO's: module, function.
 POLICY_LOSSES = {
     "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
@@ -122,16 +121,20 @@ def config_class(role: str, kind: str) -> Any:
 def find(role: str, kind: str) -> type[Any]:
     """The class that `kind` names for `role`, for example `find("credit", "vine")`."""
     where, _, name = KINDS[role].get(kind, kind).rpartition(":")
-    try:
-        module = load_file(where) if where.endswith(".py") else importlib.import_module(where)
-    except ImportError as error:
-        raise UserError(f"{where}: {error}") from error
-    plugin, base = getattr(module, name, None), BASES[role]
+    plugin, base = getattr(load_module(where), name, None), BASES[role]
     in_module, _, base_name = base.partition(":")
     needed = getattr(importlib.import_module(in_module), base_name)
     if not isinstance(plugin, type) or not issubclass(plugin, needed):
         raise UserError(f"{where}: no class {name} derived from {base.replace(':', '.')}")
     return plugin
+
+
+def load_module(where: str) -> ModuleType:
+    """The Python file or the module that `where` names, as "mine/mask.py" or "my_package.mask"."""
+    try:
+        return load_file(where) if where.endswith(".py") else importlib.import_module(where)
+    except (ImportError, TypeError) as error:  # TypeError: of a name that begins with a dot
+        raise UserError(f"{where}: {error}") from error
 
 
 def load_file(path: str) -> ModuleType:
@@ -158,8 +161,7 @@ def load_file(path: str) -> ModuleType:
 
 def load_function(path: str, name: str) -> Callable[..., Any]:
     """The function `name` of a file or module, for example "trains" of "mine/mask.py"."""
-    module = load_file(path) if path.endswith(".py") else importlib.import_module(path)
-    function: Callable[..., Any] | None = getattr(module, name, None)
+    function: Callable[..., Any] | None = getattr(load_module(path), name, None)
     if not callable(function):
         raise UserError(f"{path}: no function {name}")
     return function

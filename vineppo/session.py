@@ -30,7 +30,6 @@ from vineppo.distributed import (
     interruptible,
     interruption,
     is_main,
-    num_ranks,
     raise_if_any,
 )
 from vineppo.engine import EngineCounts
@@ -213,7 +212,7 @@ def open_record(
             shutil.rmtree(leftover)
     state = from_main(lambda: read_newest_state(run))
     if state is None:
-        state = TrainState(0, 0.0, {}, kl_coef, num_ranks())
+        state = TrainState(0, 0.0, {}, kl_coef)
     else:
         models.load_state(run.checkpoint_path(state.iteration) / "trainer")
     if is_main():

@@ -34,11 +34,12 @@ from vineppo.kl import adapted_coef
 from vineppo.metrics import iteration_metrics
 from vineppo.models import LoadedModel, check_tokenizers, load_model, with_adapters
 from vineppo.policy import Policy
+from vineppo.progress import say
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
-from vineppo.tasks import load_task
+from vineppo.tasks import load_task, sizes
 from vineppo.token_scores import Reference
 from vineppo.types import Rollout
 from vineppo.update import update, warmup_iterations
@@ -59,6 +60,7 @@ def open_training(
 ) -> Iterator[tuple[Session, list[Prompt], Reference | None]]:
     """A run that is ready to train, its problems, and its reference policy if it has one."""
     task = load_task(config.task)
+    say(f"{config.name}: {sizes(task)}")
     check_num_prompts(config, len(task.train_P))
     check_tokenizers(config)
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)

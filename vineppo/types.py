@@ -55,6 +55,17 @@ class Problem:
     row: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
 
+SAME_AS = " same as "
+
+
+def question_of(problem_id: str) -> str:
+    """The id of the set's first problem with its question and answer: statistics' clusters.
+
+    `question_of("gsm8k/train/8 same as gsm8k/train/3") == question_of("gsm8k/train/3")`.
+    """
+    return problem_id.rpartition(SAME_AS)[2]
+
+
 @dataclass(frozen=True)
 class StepSpan:
     """Half-open token span [start, end) of a response; the spans of a response partition it.

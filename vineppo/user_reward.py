@@ -1,4 +1,4 @@
-"""A user's reward function, which a config names as "FILE.py" or "FILE.py:FUNCTION".
+"""A user's reward function, which a config names as "FILE.py", "FILE.py:NAME" or "module:NAME".
 
     def reward(question, answer, response): …                  returns a number
     def reward(question, answer, response, full_response): …   also gets the special tokens
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.errors import UserError
-from vineppo.plugins import find, load_file
+from vineppo.plugins import find, load_module
 from vineppo.types import Problem
 
 OURS, FULL = ("question", "answer", "response"), "full_response"
@@ -78,7 +78,7 @@ def finished(value: Any) -> Any:
 @cache
 def _load(path: str, name: str | None, _: Path) -> RewardForm:
     """Once a process and working directory, which a relative path starts from."""
-    module, names = load_file(path), USUAL_NAMES if name is None else (name,)
+    module, names = load_module(path), USUAL_NAMES if name is None else (name,)
     found = [each for each in names if callable(getattr(module, each, None))]
     if not found:
         raise UserError(f"{path}: no function {' or '.join(names)}; FILE.py:NAME names another")

@@ -3,7 +3,8 @@
 With known state values, continuations are tossed from the values or drawn from the saved ones. The
 project's credit code turns them into advantages. A rollout's gradient Σ_t A_t ∇ log π has the
 second moment Σ_t m_t E A_t² where scores of different tokens are orthogonal. Here m_t is the
-squared length of the gradient of a token's log-probability.
+squared length of the gradient of a token's log-probability. Less |∇J_n|² of the problem, which
+measured gradients tell, it is the noise within problems.
 """
 
 import math
@@ -34,7 +35,7 @@ from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.run_dir import RunDir
-from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue
+from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, question_of
 
 FITTED, SAMPLED, EXACT = "fitted martingale", "continuations", "exact"
 NUM_TOSSES = 4
@@ -43,7 +44,7 @@ NUM_TOSSES = 4
 @dataclass(frozen=True)
 class Evidence:
     """N rollouts. `terms` are summed over them: "length", "noise/NAME" and "tokens/NAME" of every
-    estimator.
+    estimator, and where gradients are measured "between", the spread of the problems' ∇J_n.
 
     `cost_ratios` are the price of learning from a token, in sampled tokens, by estimator.
     """
@@ -124,10 +125,18 @@ def read_evidence(
     groups = sampled_groups(groups, num_steps)
     check(run_path, groups)
     rollouts = [*chain.from_iterable(groups)]
-    if is_fitted:
-        measure_gradients(config, policies[last], rollouts)
     source, name = value_source(run_path, config, rollouts, is_fitted)
+    if is_fitted:
+        advantages_NS = [  # exact values may lag: a baseline alone is unbiased
+            np.diff(known.values_Z) if source == SAMPLED else rollout.reward - known.values_Z[:-1]
+            for group in groups
+            for rollout, known in zip(group, known_values(group, source, name), strict=True)
+        ]
+        rows_ND = measure_gradients(config, policies[last], rollouts, advantages_NS)
     terms, learned = noise_terms(config, groups, source, name, (continuations, cuts, coins))
+    if is_fitted:
+        signal_N, terms["between"] = true_parts(rows_ND, groups)
+        terms |= {of: terms[of] - signal_N for of in terms if of.startswith("noise/")}
     learning = cost_ratio
     if learning is None:
         learning = price_of_learning(run, config, terms["length"].mean())
@@ -143,7 +152,7 @@ def read_evidence(
     }  # fmt: skip
     names = [key.partition("/")[2] for key in terms if key.startswith("noise/")]
     ratios = {of: without / (1 - share) if of in learned else without for of in names}
-    return Evidence(about, [rollout.problem.id for rollout in rollouts], terms, ratios)
+    return Evidence(about, [question_of(r.problem.id) for r in rollouts], terms, ratios)
 
 
 def price_of_learning(run: RunDir, config: TrainConfig, length: float) -> float:
@@ -226,6 +235,25 @@ def known_values(group: Sequence[Rollout], source: str, name: str) -> list[Known
         Known(root + np.concatenate([[0.0], np.cumsum(changes)]), residual=residual)
         for root, changes in zip(roots_G, changes_GS, strict=True)
     ]
+
+
+def true_parts(rows_ND: np.ndarray, groups: Sequence[Sequence[Rollout]]) -> np.ndarray:
+    """Terms of the means over problems of |∇J_n|² and |∇J_n|² − |mean ∇J|², by gradients [N, d].
+
+    Products of two rollouts' gradients. Baselines of the others' rewards make |∇J_n|² up to
+    1 + 1/(G − 1)² as large. |mean ∇J|² is a U-statistic: its terms are twice its projection.
+    """
+    signal_N, mean_N = np.zeros((2, len(rows_ND)))
+    names_N = np.array([rollout.problem.id for group in groups for rollout in group])
+    total_D, start = rows_ND.sum(0, dtype=np.float64), 0
+    for group in groups:
+        at = slice(start, start := start + len(group))
+        rows_GD = rows_ND[at].astype(np.float64)
+        products_G = rows_GD @ rows_GD.sum(0) - np.square(rows_GD).sum(1)
+        signal_N[at] = products_G / (len(group) - 1)
+        is_same_N = names_N == group[0].problem.id
+        mean_N[at] = rows_GD @ (total_D - rows_ND[is_same_N].sum(0)) / (~is_same_N).sum()
+    return np.stack([signal_N, signal_N - 2 * mean_N + mean_N.mean()])
 
 
 def by_step(numbers_T: Sequence[float] | np.ndarray, rollout: Rollout) -> np.ndarray:

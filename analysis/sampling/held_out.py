@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
+from analysis.sampling.gradients import CountSketch
 from vineppo.batching import collate
 from vineppo.config.schema import TrainConfig
 from vineppo.models import LoadedModel, load_model
@@ -28,6 +29,7 @@ from vineppo.vocabulary import Softmax
 NAME = "posterior"
 SCORE_SQUARES = "score_squares"
 AT_ONCE = 256  # rollouts, whose hidden states are padded to one length
+SKETCH_SIZE = 2**14  # coordinates of a rollout's gradient; all rollouts' are held
 LEAST_STEPS = 600  # of Adam, over all iterations: what few iterations of rollouts still bear
 
 
@@ -64,19 +66,25 @@ def fit_martingale(
         rollout.choices = None  # hidden states, no more needed
 
 
-def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[Rollout]) -> None:
-    """Scales "score_squares" so that a step's are |∇ log π(step)|², in the weights, together.
+def measure_gradients(
+    config: TrainConfig, policy_path: str, rollouts: Sequence[Rollout],
+    advantages_NS: Sequence[np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """The rollouts' gradients Σ_s A_s ∇ log π(step s), sketched, [N, d].
 
-    A backward pass a step. By logits alone steps that decide are made too light where the weights
-    behind their choices move more: on `credit_short` 21 times ("decisive.py" of experiment 11).
+    Scales "score_squares" so that a step's are |∇ log π(step)|² together. By logits alone steps
+    that decide are made too light where the weights behind their choices move more: on
+    `credit_short` 21 times ("decisive.py" of experiment 11).
     """
     loaded = load_model(policy_path, "float32", config.model.attention)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
     weights = [weight for weight in module.parameters() if weight.requires_grad]
     softmax = Softmax(module.num_token_ids, module.softcap, config.sampling.temperature)
+    sketch = CountSketch(sum(weight.numel() for weight in weights), SKETCH_SIZE, 0, device)
+    rows_ND = np.zeros((len(rollouts), sketch.size), np.float32)
     with Progress(transient=True) as bar:
-        for rollout in bar.track(rollouts, description="gradients of steps"):
+        for n, rollout in enumerate(bar.track(rollouts, description="gradients of steps")):
             # The module's own projection allows only one backward pass.
             hidden_TH = hidden_before_tokens(
                 module.model.base_model, collate([rollout], device, ())
@@ -85,16 +93,22 @@ def measure_gradients(config: TrainConfig, policy_path: str, rollouts: Sequence[
             ids_T1 = torch.tensor(np.array(rollout.response_ids)[actions_T], device=device)[:, None]
             logprobs_T = softmax.log(module.logits(hidden_TH)).gather(1, ids_T1)[:, 0]
             squares_T = list(rollout.tokens_T[SCORE_SQUARES])
-            for span in rollout.spans_S:
+            gain = logprobs_T.new_zeros(())
+            for span, advantage in zip(rollout.spans_S, advantages_NS[n], strict=True):
                 low, high = np.searchsorted(actions_T, (span.start, span.end))
+                logprob = logprobs_T[low:high].sum()
+                gain = gain + float(advantage) * logprob
                 gradients = torch.autograd.grad(
-                    logprobs_T[low:high].sum(), weights, retain_graph=True, allow_unused=True
+                    logprob, weights, retain_graph=True, materialize_grads=True
                 )
-                length = sum(float(g.square().sum()) for g in gradients if g is not None)
+                length = sum(float(g.square().sum()) for g in gradients)
                 factor = length / max(math.fsum(squares_T[span.start : span.end]), 1e-12)
                 for t in range(span.start, span.end):
                     squares_T[t] *= factor
             rollout.tokens_T[SCORE_SQUARES] = squares_T
+            gradients = torch.autograd.grad(gain, weights, materialize_grads=True)
+            rows_ND[n] = sketch(torch.cat([g.flatten() for g in gradients])).cpu()
+    return rows_ND
 
 
 def _pass(

@@ -20,7 +20,7 @@ from vineppo.forward_passes import Rows, token_columns
 from vineppo.rollouts import Prompt
 from vineppo.seeds import derive_seed
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Rollout, TrainBatch, question_of
 
 STREAM = "kl-efficiency"
 FOLDER = "kl_samples"
@@ -63,8 +63,9 @@ def cells_of(samples: pd.DataFrame) -> dict[str, Any]:
         "kl_per_sequence": lambda sums: ratio(sums["kl"], sums["count"]),
         "sample_pass@1": lambda sums: ratio(sums["correct"], sums["count"]),
     }
+    questions = samples["problem_id"].map(question_of).tolist()
     estimates = bootstrap_sums(
-        terms, samples["problem_id"].tolist(), statistics, np.random.default_rng(BOOTSTRAP_SEED),
+        terms, questions, statistics, np.random.default_rng(BOOTSTRAP_SEED),
         num_resamples=NUM_RESAMPLES, level=LEVEL,
     )  # fmt: skip
     num_problems = samples["problem_id"].nunique()

@@ -31,7 +31,7 @@ from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.tools.evaluate import refuse_several_processes
-from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, TrainBatch
+from vineppo.types import MONTE_CARLO, SAME_AS, Problem, Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, predictors_at
 from vineppo.values.policy_pass import read_policy
 
@@ -81,7 +81,7 @@ class Policies:
         prompts = encode_problems(
             self.config, self.loaded, self._task.train_P, self.config.task.too_long
         )
-        return {prompt.problem.id: prompt for prompt in prompts}
+        return {prompt.problem.id.partition(SAME_AS)[0]: prompt for prompt in prompts}
 
     @cached_property
     def test_P(self) -> list[Prompt]:
@@ -98,9 +98,10 @@ class Policies:
         return model
 
     def prompt(self, problem_id: str) -> Prompt:
-        if problem_id not in self.train_by_id:
+        key = problem_id.partition(SAME_AS)[0]  # older runs name no first problem
+        if key not in self.train_by_id:
             raise UserError(f"problem {problem_id} of the rollouts is none of the task's")
-        return self.train_by_id[problem_id]
+        return self.train_by_id[key]
 
     def problem(self, problem_id: str) -> Problem:
         return self.prompt(problem_id).problem

@@ -97,16 +97,22 @@ def draw_counts(
     return generator.multinomial(num_clusters, share_C, num_resamples)
 
 
-def mean_over_problems(rates_P: Sequence[float], num_resamples: int = 2000) -> Estimate:
-    """The mean of `rates_P` with the percentile bootstrap interval over problems drawn anew.
+def mean_over_problems(
+    rates_P: Sequence[float], question_P: Sequence[str], num_resamples: int = 2000
+) -> Estimate:
+    """The mean of `rates_P` with the percentile bootstrap interval over questions drawn anew.
 
-    Samples of one problem are no independent evidence on the policy's accuracy. The same problems
-    are drawn every time, so the intervals of the checkpoints of a run move together.
+    Samples of one problem are no independent evidence on the policy's accuracy, nor are problems
+    of one question. The same questions are drawn every time, so the intervals of the checkpoints of
+    a run move together.
 
     Rates that are all 0.5 leave no doubt: `Estimate(0.5, 0.5, 0.5)`.
     """
     rates = np.asarray(rates_P, dtype=float)
-    resampled_R = _counts_of_problems(len(rates), num_resamples) @ rates / len(rates)
+    places = {question: place for place, question in enumerate(dict.fromkeys(question_P))}
+    index_P = [places[question] for question in question_P]
+    counts_RC = _counts_of_problems(len(places), num_resamples)
+    resampled_R = counts_RC @ np.bincount(index_P, rates) / (counts_RC @ np.bincount(index_P))
     return percentile_estimate(rates.mean(), resampled_R, LEVEL)
 
 

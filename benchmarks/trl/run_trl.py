@@ -44,7 +44,7 @@ class NothingMoreError(Exception):
 
 def build_trainer(spec: dict[str, Any], is_vllm: bool, output_dir: str, channel: Channel) -> Any:
     from datasets import Dataset
-    from trl import GRPOConfig  # type: ignore[import-not-found]
+    from trl import GRPOConfig
 
     generation: dict[str, Any]
     if is_vllm:
@@ -213,7 +213,7 @@ def set_engine_dtype(dtype: str) -> None:
     """TRL leaves it to vLLM, which runs a float32 model in bfloat16: slow where it is emulated."""
     from functools import partial
 
-    from trl.generation import vllm_generation  # type: ignore[import-not-found]
+    from trl.generation import vllm_generation
 
     vllm_generation.LLM = partial(vllm_generation.LLM, dtype=dtype)
 
@@ -224,7 +224,7 @@ def repair_sync() -> None:
     Reloading takes new weights in place instead, a tied matrix under both of its names; the rest of
     TRL stays as it is.
     """
-    from trl.generation.vllm_generation import (  # type: ignore[import-not-found]
+    from trl.generation.vllm_generation import (
         VLLMGeneration,
     )
 

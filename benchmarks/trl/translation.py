@@ -80,6 +80,12 @@ def grpo_arguments(config: TrainConfig) -> dict[str, Any]:
         (reference.kl_in, reference.kl_estimator, reference.path) == ("loss", "k3", None),
         "the KL must be k3 to the starting policy, in the loss",
     )
+    prompt, sampling = config.task.prompt, config.sampling
+    options = prompt.response_prefix, getattr(prompt, "chat_template_kwargs", None)
+    _require(
+        not any((sampling.top_k, sampling.min_p, *options)),
+        "sampling.top_k, min_p and the prompt's options must be the defaults",
+    )
     return {
         "num_generations": config.rollouts.num_samples,
         "max_completion_length": config.sampling.max_tokens,

@@ -9,9 +9,8 @@ local common = {
   sampling: { temperature: 0.6 },
   credit: { segmenter: { kind: 'lines' } },
   optimization: {
-    // A thousand times what float32 rounds to. That of bfloat16 depends on the model.
-    [if std.all([std.objectHas(config, part) && std.get(config[part], 'dtype') == 'float32' for part in ['engine', 'model']])
-    then 'max_logprob_gap']: 0.1,
+    // A thousand times what float32 rounds to; four times the largest gap of sound bfloat16 runs.
+    max_logprob_gap: if std.get(config.model, 'dtype') == 'float32' then 0.1 else 3,
   },
 };
 
@@ -30,6 +29,13 @@ local as_policy(policy, keys) = { [key]: policy[key] for key in keys if std.obje
       num_continuations: 3,
       states: { kind: 'expected', by: 'probability', probability: 0.1, floor: 0.01 },
       own_return: true,
+    },
+  },
+
+  // For long texts, over an algorithm: at most 16 states a response, where the policy was least sure.
+  reasoning_steps:: {
+    credit+: {
+      segmenter: { kind: 'merged', max_steps: 16, segmenter: { kind: 'math', max_formula_chars: 100 } },
     },
   },
 

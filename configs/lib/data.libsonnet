@@ -16,6 +16,35 @@
     hub_name: 'OE_TO_maths_en_COMP',
   },
 
+  // To evaluate on, as the hub has them; the fields are the data sets' own.
+  aime_2024: $.hub('HuggingFaceH4/aime_2024', 'problem') { test_split: 'train' },  // 30 problems
+  aime_2025: $.hub('math-ai/aime25', 'problem'),  // 30
+  amc: $.hub('AI-MO/aimo-validation-amc', 'problem') { test_split: 'train' },  // AMC 12 of 2022 and 2023: 83
+  amc_2023: $.hub('math-ai/amc23', 'question'),  // 40 of them
+  minerva: $.hub('math-ai/minervamath', 'question'),  // OCWCourses: 272
+
+  // To train on, tested on AIME 2024 as in their papers. DAPO's 17,398 problems without the copies,
+  // here those in English: 14,116 (arXiv:2503.14476).
+  dapo: $.hub('open-r1/DAPO-Math-17k-Processed', 'prompt', 'solution') + $.tested_on(self.aime_2024) + {
+    hub_name: 'en',
+  },
+  // DeepScaleR's 40,315 problems; a few have no answer.
+  deepscaler: $.hub('agentica-org/DeepScaleR-Preview-Dataset', 'problem') + $.tested_on(self.aime_2024) + {
+    no_answer: 'leave_out',
+  },
+
+  // Any data set of the hub whose rows hold a question and an answer.
+  hub(path, question_field='question', answer_field='answer'):: {
+    kind: 'jsonl',
+    hub_path: path,
+    question_field: question_field,
+    answer_field: answer_field,
+  },
+  // Another data set as the test set: `data.jsonl('train.jsonl', null) + data.tested_on(data.amc)`.
+  tested_on(data):: {
+    other_test: { [key]: data[key] for key in std.objectFields(data) if key != 'kind' },
+  },
+
   // Your own files: {"question": …, "answer": …} a line. To evaluate on, `train_path` may be null.
   jsonl(train_path, test_path):: {
     kind: 'jsonl',

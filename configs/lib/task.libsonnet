@@ -16,6 +16,17 @@ local chat = {
   grading: { extraction: 'boxed' },
 };
 
+// The prompt of DAPO (arXiv:2503.14476), by the model's chat template.
+local dapo = {
+  prompt: {
+    kind: 'chat',
+    template: 'Solve the following math problem step by step. The last line of your response should be of '
+              + 'the form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n'
+              + '{question}\n\nRemember to put your answer on its own line after "Answer:".',
+  },
+  grading: { extraction: 'answer' },
+};
+
 // Prompts that are whole, the answer in a box.
 local as_it_is = {
   prompt: { kind: 'template', template: '{question}' },
@@ -56,6 +67,11 @@ local worded = generated { kind: 'worded' };
   math: data.math + paper { grading: { extraction: 'boxed' } },
   math_chat: data.math + chat,
 
+  // DAPO's and DeepScaleR's problems; `task.chat(data)` puts any data set of data.libsonnet.
+  dapo: data.dapo + dapo,
+  deepscaler: data.deepscaler + chat,
+  chat(data):: data + chat,
+
   // Your own files: {"question": …, "answer": …} a line, the answer in a box.
   jsonl(train_path, test_path):: data.jsonl(train_path, test_path) + {
     prompt: { kind: 'template', template: '{question}\n' },
@@ -83,6 +99,18 @@ local worded = generated { kind: 'worded' };
   played_in(kind, max_turn_tokens=256):: {
     environment: { kind: kind, max_turn_tokens: max_turn_tokens },
   },
+
+  // Countdown, checked by its own arithmetic; a family of the library reasoning-gym.
+  countdown: {
+    kind: 'countdown',
+    prompt: {
+      kind: 'chat',
+      template: '{question} Think step by step. The last line of your response should be of the form '
+                + 'Answer: $Expression, without quotes.',
+    },
+    grading: { extraction: 'answer', reward_path: 'vineppo.recipes.countdown:reward' },
+  },
+  reasoning_gym(name, options={}):: chat + { kind: 'reasoning_gym', name: name, options: options },
 
   // One of the library verifiers, and its problems: the module `id` has `load_environment`.
   verifiers(id, options={}, max_turn_tokens=512):: as_it_is + $.as_messages + {

@@ -3,4 +3,4 @@ local algorithm = import '../lib/algorithm.libsonnet';
 local hardware = import '../lib/hardware.libsonnet';
 local modern = import '../lib/modern.libsonnet';
 
-algorithm.modern_ppo + modern.qwen('7B') + hardware.critic_as_policy + { name: 'qwen2.5_7b_math_ppo' }
+algorithm.modern_ppo + modern.qwen('Qwen2.5-7B') + hardware.critic_as_policy + { name: 'qwen2.5_7b_math_ppo' }

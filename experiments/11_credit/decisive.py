@@ -107,8 +107,9 @@ def draw(rows: list[dict]) -> None:
             axis.axhline(1, color="0.7", linewidth=0.6)
             axis.set_xlabel("share of steps that decide")
         trace.set_yscale("log")
-        trace.set_title("trace, exact values over RLOO")
-        gain.set_title("Adam's gain, exact values over RLOO")
+        trace.set_yticks([0.03, 0.1, 0.3, 1], ["0.03", "0.1", "0.3", "1"])
+        trace.set_title("gradient variance over RLOO's")
+        gain.set_title("Adam's gain over RLOO's")
         figures.shared_legend(figure, trace)
         figures.save(figure, HERE / "decisive")
 

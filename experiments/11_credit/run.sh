@@ -22,6 +22,21 @@ for cost in tokens seconds; do
         python -m analysis compare $folder --baseline $baseline --at $cost --out $folder/equal_$cost
     done
 done
+# K = 3 against PPO by the spread that all methods share.
+python - $here/curves/learning_curves.csv > $here/compare_ppo/pooled.csv <<'END'
+import sys
+import pandas as pd
+from scipy.stats import t
+
+ends = pd.read_csv(sys.argv[1]).query("iteration == 60").groupby("method")["pass@1"]
+mean, size, variance = ends.mean(), ends.count(), ends.var()
+df = (size - 1).sum()
+names = ["credit_short_vineppo_k3", "credit_short_ppo"]
+error = (((size - 1) * variance).sum() / df * (1 / size[names]).sum()) ** 0.5
+effect, reach = mean[names[0]] - mean[names[1]], t.ppf(0.975, df) * error
+print("effect,effect_low,effect_high,df,p_t")
+print(f"{effect},{effect - reach},{effect + reach},{df},{2 * t.sf(abs(effect) / error, df)}")
+END
 # Compared later.
 python -m analysis compare $runs/credit_short_vineppo_probe_* $runs/credit_short_spo_tree_others_* $runs/credit_short_rloo_* \
     --baseline RLOO --out $here/later

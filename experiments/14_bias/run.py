@@ -164,7 +164,7 @@ ESTIMATORS: dict[str, tuple[Estimator, str | None, bool]] = {
     "vine, expected cuts": (VINE, "expected", True),
     "vine, expected cuts, own return": (OWN, "expected", True),
     "vine, cuts by entropy": (VINE, "entropy", True),
-    "vine, merged steps": (by_steps(MergedSegmenter("merged", 0.5, ONE)), None, True),
+    "vine, merged steps": (by_steps(MergedSegmenter("merged", ONE, 0.5)), None, True),
     "vine, cutpoints": (by_steps(CutpointsSegmenter("cutpoints", 0.5, 1)), None, False),
     "spo_chain": (by_steps(CutpointsSegmenter("cutpoints", 0.5, 1), 0.5), None, False),
     "tree, others, by leaves": (tree("others", "by_leaves"), None, True),

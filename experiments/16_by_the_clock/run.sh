@@ -52,3 +52,18 @@ for baseline in RLOO GRPO "martingale, answer in view"; do
         cat $runs/versus_new/compare.csv
     done
 done | awk 'NR == 1 || !/^setting,/' > $here/clock/versus.csv
+# Both seed sets together.
+python - $here/curves $here/clock > $here/versus/both.csv <<'END'
+import sys
+import pandas as pd
+from analysis.stats.comparison import welch
+
+rows = pd.concat(pd.read_csv(f"{folder}/learning_curves.csv") for folder in sys.argv[1:]).query("iteration == 60")
+ends = {name: of["pass@1"].to_numpy() for name, of in rows.groupby("method")}
+print("baseline,effect,effect_low,effect_high,p_t,num_seeds")
+for baseline in ("rloo", "grpo"):
+    scores = ends["credit_sheet_vine_privileged"], ends[f"credit_sheet_{baseline}"]
+    found = welch(*scores)
+    effect = found.effect
+    print(f"{baseline.upper()},{effect.value},{effect.low},{effect.high},{found.p_value},{len(scores[0])}")
+END

@@ -3,6 +3,7 @@
 import json
 import shutil
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ from support.sampled_runs import CONFIGS, write_solved_run
 
 from analysis import advise
 from analysis.__main__ import main
+from analysis.sampling.evidence import true_parts
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
+from vineppo.credit.groups import rloo_advantages
 from vineppo.run_dir import RunDir
 
 START, NUM_STEPS, STEP = 0.3, 12, 3  # of a step's tokens the first alone is a choice
@@ -169,6 +172,38 @@ def test_prices_follow_from_tokens_and_the_ratio(exact_run, advice):
     assert advice.loc["cuts_1_3_own", "tokens"] == pytest.approx(2.5, rel=0.1)
 
 
+@pytest.mark.parametrize("is_rloo", [True, False])
+def test_true_gradients_are_told_from_noise(is_rloo):
+    """One choice of four by a softmax, rewards by problem and arm: all parts are known sums.
+
+    Noise so found is the variance that independent groups show.
+    """
+    rng, num_problems, size = np.random.default_rng(0), 6000, 3
+    chances_A = np.array([0.4, 0.3, 0.2, 0.1])
+    rewards_PA = (rng.random((num_problems, 4)) < [0.9, 0.5, 0.2, 0.2]).astype(float)
+    scores_AA = np.eye(4) - chances_A
+    true_PA = (chances_A * rewards_PA) @ scores_AA
+    chosen_PG = rng.choice(4, (num_problems, size), p=chances_A)
+    rewards_PG = np.take_along_axis(rewards_PA, chosen_PG, 1)
+    values_P1 = (rewards_PA @ chances_A)[:, None]
+    credit_PG = rewards_PG - values_P1
+    if is_rloo:
+        credit_PG = np.array([rloo_advantages(list(of)) for of in rewards_PG])
+    rows = (credit_PG[..., None] * scores_AA[chosen_PG]).reshape(-1, 4)
+    groups = [
+        [SimpleNamespace(problem=SimpleNamespace(id=p)) for _ in range(size)]
+        for p in range(num_problems)
+    ]
+    signal_N, between_N = true_parts(rows, groups)
+    true = np.square(true_PA).sum(1).mean()
+    signal = true * (1 + is_rloo / (size - 1) ** 2)
+    between = signal - np.square(true_PA.mean(0)).sum()
+    assert signal_N.mean() == pytest.approx(signal, rel=0.05)
+    assert between_N.mean() == pytest.approx(between, rel=0.05)
+    shown = np.square(rows.reshape(num_problems, size, 4) - true_PA[:, None]).sum(-1).mean()
+    assert np.square(rows).sum(1).mean() - true == pytest.approx(shown, rel=0.02)
+
+
 def test_few_decisive_steps_and_cheap_sampling_call_for_continuations(exact_run):
     rows = advice_of(exact_run, cost_ratio=30, continuations=(1,)).reset_index()
     best, is_sure = advise.best_of(rows)
@@ -272,6 +307,7 @@ def test_values_are_fitted_where_none_are_saved(tmp_path, monkeypatch):
     advice = advice_of(path, **one)
     assert list(advice["values_by"].unique()) == ["fitted martingale"]
     assert advice["has_exact_scores"].all()
+    assert np.isfinite(advice["spread"]).all()
     assert np.isfinite(advice.loc["martingale_posterior", "noise"])
     assert advice.loc["martingale_posterior", "tokens"] == 1
     last = run_dir.last_logged_iteration()

@@ -100,6 +100,8 @@ def test_estimates_are_sums_over_responses_and_clustered_on_problems():
     assert cells["sample_pass@1"].value == 0.5
     sizes = ("num_problems", "samples_per_problem", "response_length")
     assert [cells[name] for name in sizes] == [2, 2, 3]
+    same = responses.assign(problem_id=responses["problem_id"].replace("b", "b same as a"))
+    assert cells_of(same)["kl_per_sequence"].low is None
     still = cells_of(responses.assign(kl=0.0))
     for name in ("kl_per_token", "kl_per_sequence"):
         assert (still[name].value, still[name].low, still[name].high) == (0.0, 0.0, 0.0)

@@ -36,6 +36,20 @@ def test_every_evaluation_stands_beside_what_the_training_had_cost(run_path):
     assert ((curve["low"] < curve["pass@1"]) & (curve["pass@1"] < curve["high"])).all()
 
 
+def test_equal_questions_are_drawn_together(run_path):
+    """An interval is no narrower with a copy of every problem."""
+    intervals = []
+    for ids in ([str(n) for n in range(100)], [f"{n} same as {n % 100}" for n in range(200)]):
+        counts_P = [0, 4] * (len(ids) // 2)
+        evaluation = {"pass@1": 0.5, "num_problems": len(ids), "samples_per_problem": 4}
+        RunDir(run_path).write_evaluation(
+            12, evaluation | {"num_correct_P": counts_P, "problem_ids": ids}
+        )
+        last = learning_curve(read_run(run_path)).iloc[-1]
+        intervals.append((last.low, last.high))
+    assert intervals[0] == intervals[1]
+
+
 def test_an_evaluation_without_counts_has_no_interval(run_path):
     evaluation = {"pass@1": 0.5, "num_problems": 100, "samples_per_problem": 4}
     RunDir(run_path).write_evaluation(12, evaluation)

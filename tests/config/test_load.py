@@ -34,6 +34,9 @@ def test_every_leaf_loads_and_round_trips(configs, leaf):
     config = load_config(kind, str(configs / f"{leaf}.jsonnet"), [])
     assert parse_config(kind, json.loads(json.dumps(to_dict(config)))) == config
     assert config.name == leaf.rpartition("/")[2]  # which names its run directory
+    if kind is TrainConfig:
+        bound = 0.1 if config.model.dtype == "float32" else 3
+        assert config.optimization.max_logprob_gap == bound
 
 
 def test_names_of_runs_are_unique():
@@ -76,7 +79,8 @@ def test_set_can_switch_a_kind(configs):
         ("sampling.top_p=2",
          "config: sampling.top_p: Input should be less than or equal to 1, got 2"),
         ("task.kind=chess", "config: task: kind must be one of 'gsm8k', 'math', "
-         "'arithmetic', 'svamp', 'olympiadbench', 'jsonl', 'worded', 'verifiers', or "
+         "'arithmetic', 'svamp', 'olympiadbench', 'countdown', 'jsonl', 'reasoning_gym', 'worded', "
+         "'verifiers', or "
          "'FILE.py:Class', got 'chess'"),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),

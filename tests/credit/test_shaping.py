@@ -82,6 +82,14 @@ def test_rewards_are_terminal_or_shaped_by_the_clamped_kl(config):
     assert column("rewards", build(config)) == [(0.0, 0.0, 1.0), (0.0, 0.0, 0.0)]
 
 
+def test_old_logprobs_are_whose_the_config_says(config):
+    found = build(with_optimization(config, old_logprobs="engine"))
+    assert column("old_logprobs", found) == [one.logprobs_T for one in found]
+    found = build(config)
+    assert column("old_logprobs", found) == column("trainer_logprobs", found)
+    assert found[0].tokens_T["old_logprobs"] != found[0].logprobs_T
+
+
 def test_a_masked_truncated_rollout_trains_nothing(config):
     masked = build(with_optimization(config, mask_truncated=True))
     assert column("is_trained", masked) == [(True,) * 3, (False,) * 3]

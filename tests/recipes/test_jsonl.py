@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from pyarrow import Table
 from pyarrow.parquet import write_table
@@ -12,8 +13,10 @@ from support.task_configs import GRADING, jsonl_config
 
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
+from vineppo.recipes.jsonl import OtherTest
 from vineppo.tasks import load_split, load_task
-from vineppo.types import Problem
+from vineppo.tasks.grading import Grader
+from vineppo.types import Problem, Split
 
 TASKS = Path(__file__).parents[2] / "configs" / "lib" / "task.libsonnet"
 WITH_REWARD = replace(GRADING, reward_path="mine.py")
@@ -39,7 +42,7 @@ def test_fields_ids_and_cap(tmp_path: Path) -> None:
     lines = [b"\xef\xbb\xbf" + json.dumps(row).encode(), b" \r", b""]
     config = jsonl_config(
         train_path=write(tmp_path / "train.jsonl", lines),
-        test_path=write(tmp_path / "test.jsonl", [{**row, "name": n} for n in (1, 2, 3)]),
+        test_path=write(tmp_path / "test.jsonl", [{**row, "name": n, "a": n} for n in (1, 2, 3)]),
         question_field="q", answer_field="a", solution_field="s", id_field="name",
         num_test_problems=2,
     )  # fmt: skip
@@ -49,7 +52,7 @@ def test_fields_ids_and_cap(tmp_path: Path) -> None:
 
 
 def test_ids_count_from_zero_or_are_unique(tmp_path: Path) -> None:
-    path = write(tmp_path / "test.jsonl", [GOOD, b"", GOOD])
+    path = write(tmp_path / "test.jsonl", [GOOD, b"", {**GOOD, "answer": 3}])
     assert [problem.id for problem in load(path)] == ["jsonl/test/0", "jsonl/test/1"]
     path = write(tmp_path / "test.jsonl", [{**GOOD, "id": name} for name in ("a", 1, "1")])
     with pytest.raises(UserError, match=r"row 3: id '1' must be unique, also at .*: row 2"):
@@ -204,3 +207,91 @@ def test_a_bad_conversation_is_named(tmp_path: Path, changes: Any, message: str)
     with pytest.raises(UserError) as error:
         load_verl(tmp_path, verl_row(0), verl_row(1, **changes), name="a.jsonl")
     assert str(error.value).startswith(f"{tmp_path}/a.jsonl: row 2: {message}")
+
+
+DATA = TASKS.with_name("data.libsonnet")
+INTEGERS = [("204", "204", "205"), ("033", "33", "32"), ("0", "0.0", "1"), ("7", "$7$", "3+4")]
+# By data set: a row but question and answer, with the columns of its card; true answers that are
+# like its own, with a right response and a wrong one.
+SETS: dict[str, tuple[dict[str, Any], list[tuple[Any, str, str]]]] = {
+    "aime_2024": (
+        {"id": 60, "solution": "So.", "url": "https://x", "year": "2024"},
+        [*INTEGERS, ("540", "540", "54")],
+    ),
+    "aime_2025": ({"id": "0"}, [*INTEGERS, ("82", r"82\text{ degrees}", "28")]),
+    "amc": (
+        {"id": 0, "url": "https://x"},
+        [(142.0, "142", "142.5"), (3159.0, "3,159", "3158"), (0.0, "0", "1"), (-2.0, "-2", "2"),
+         (20.0, "20.0", "10+10")],
+    ),
+    "amc_2023": ({"id": 0, "url": "https://x"}, [*INTEGERS, ("50", "50%", "5")]),
+    "minerva": (
+        {},
+        [(r"\frac{1}{2}", "0.5", "0.25"), ("4.5e33", r"4.5\times 10^{33}", r"4.5\times 10^{32}"),
+         ("1.4e-3", "0.0014", "0.014"), ("x^2+2x", "x(x+2)", "x^2+2"),
+         (r"\arcsin{1.3 \sin{\theta_w}}", r"\arcsin(1.3\sin\theta_w)", r"\arcsin(1.3)")],
+    ),
+    "dapo": (
+        {"data_source": "math_dapo", "ability": "MATH", "extra_info": {"index": "9a9b6eb4"},
+         "source_prompt": [{"role": "user", "content": "Solve"}],
+         "reward_model": {"ground_truth": "34", "style": "rule"}},
+        [*INTEGERS, ("-12", "-12", "12")],
+    ),
+    "deepscaler": (
+        {"solution": ""},
+        [(r"-\frac{2}{3}", r"-\dfrac23", r"\frac{2}{3}"), ("x^2+2x", "x(x+2)", "x^2"),
+         (r"\sqrt{3}", r"3^{1/2}", "1.7"), ("(1,2)", r"\left(1, 2\right)", "(2,1)"),
+         (r"50\%", "50 %", "5%")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_named_set_is_read_and_scored(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five rows of its columns, from a file and from a repository of the hub's layout."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "of.jsonnet").write_text(f"(import '{DATA}').{name}")
+    keys = evaluate_jsonnet(str(tmp_path / "of.jsonnet"))
+    assert keys.pop("kind") == "jsonl"
+    is_train = "other_test" in keys
+    others, truths = SETS[name]
+    question, answer = keys["question_field"], keys.get("answer_field", "answer")
+    rows = [{**others, question: f"{i}?", answer: truth} for i, (truth, *_) in enumerate(truths)]
+    if is_train:
+        assert keys.pop("other_test")["hub_path"] == "HuggingFaceH4/aime_2024"
+    if keys.get("no_answer"):
+        rows.append({**others, question: "Which?", answer: " "})
+    split = "train" if is_train else keys.get("test_split", "test")
+    (hub := tmp_path / "hub").mkdir()
+    (hub / "README.md").write_text(
+        f"---\nconfigs:\n- config_name: {keys.get('hub_name', 'default')}\n  data_files:\n"
+        f"  - split: {split}\n    path: rows.jsonl\n---\n"
+    )
+    path = write(hub / "rows.jsonl", rows)
+    side: Split = "train" if is_train else "test"
+    config = jsonl_config(**{**keys, "train_path": None, "test_path": None, "hub_path": str(hub)})
+    problems = load_split(config, side)
+    assert problems == load_split(replace(config, **{f"{side}_path": path}), side)
+    assert len(problems) == len(truths) == 5
+    with Grader(replace(GRADING, extraction="boxed")) as grader:
+        for problem, (_, right, wrong) in zip(problems, truths, strict=True):
+            texts = [rf"So it is $\boxed{{{text}}}$." for text in (right, wrong)]
+            futures = [grader.submit(problem, text, "stop") for text in texts]
+            assert [future.result() for future in futures] == [1.0, 0.0], (right, wrong)
+
+
+def test_another_set_to_test_on_has_its_own_fields(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path / f"{key}.jsonl", [{key: f"{key}?", "a": 1, "answer": 2}]) for key in "qp"
+    ]
+    config = jsonl_config(
+        train_path=paths[0], test_path=paths[1], question_field="q", answer_field="a",
+        other_test=OtherTest(hub_path="no/such", question_field="p"),
+    )  # fmt: skip
+    data = load_task(config)
+    found = [(problem.question, problem.answer) for problem in (*data.train_P, *data.test_P)]
+    assert found == [("q?", "1"), ("p?", "2")]
+    with pytest.raises(UserError, match=r"task\.hub_path no/such \[test\] cannot be loaded"):
+        load_task(replace(config, test_path=None))

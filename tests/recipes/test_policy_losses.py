@@ -82,6 +82,40 @@ def test_gspo_is_finite_where_a_token_is_impossible(logprobs, old, mask, losses)
     assert logprobs.grad.isfinite().all()
 
 
+def gspo_of_the_paper(logprobs, old, advantages_B, mask, low, high):
+    """arXiv:2507.18071, eq. 5 and 7, response by response; the gradient passes through s."""
+    total = 0.0
+    for b, advantage in enumerate(advantages_B):
+        s = torch.exp((logprobs[b][mask[b]] - old[b][mask[b]]).mean())
+        total = total + torch.minimum(s * advantage, s.clamp(1 - low, 1 + high) * advantage)
+    return -total / len(advantages_B)
+
+
+def test_gspo_of_one_advantage_a_response_is_the_papers():
+    generator = torch.Generator().manual_seed(0)
+    old = torch.randn(24, 7, generator=generator, dtype=torch.float64)
+    start = old + 0.5 * torch.randn(24, 7, generator=generator, dtype=torch.float64)
+    mask = torch.rand(24, 7, generator=generator) < 0.7
+    mask[:, 0] = True
+    advantages_B = torch.randn(24, generator=generator, dtype=torch.float64)
+    gradients, values = [], []
+    for is_paper in (True, False):
+        logprobs = start.clone().requires_grad_()
+        if is_paper:
+            value = gspo_of_the_paper(logprobs, old, advantages_B, mask, 0.1, 0.2)
+        else:
+            advantages = advantages_B[:, None].expand(24, 7)
+            terms = sequence_surrogate(logprobs, old, advantages, mask, 0.1, 0.2)
+            assert 0.2 < terms.is_clipped[:, 0].float().mean() < 0.8
+            totals = Totals(int(mask.sum()), 24, 7)
+            value = aggregate(terms.loss, mask, "sequence_mean", totals)
+        value.backward()
+        values.append(value.detach())
+        gradients.append(logprobs.grad)
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize(
     ("ratio", "advantage", "weight"),
     [

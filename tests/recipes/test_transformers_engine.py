@@ -119,7 +119,7 @@ LATENTS = {
         ("Qwen2Config", {"tie_word_embeddings": True}),
         ("MistralConfig", {"sliding_window": 128}),
         ("GPT2Config", {"n_positions": 128}),
-        ("Gemma2Config", {"head_dim": 8, "sliding_window": 128}),
+        ("Gemma2Config", {"head_dim": 8, "sliding_window": 128, "attn_logit_softcapping": None}),
         ("Gemma3nTextConfig", SHARED_LAYERS),
         ("DeepseekV3Config", LATENTS),
     ],

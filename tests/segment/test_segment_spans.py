@@ -21,7 +21,7 @@ CONFIGS = [
     MathSegmenter("math", max_formula_chars=10),
     TokensSegmenter("tokens", num_tokens=3),
     CutpointsSegmenter("cutpoints", max_prob=0.9, num_cutpoints=2),
-    MergedSegmenter("merged", 0.9, LinesSegmenter("lines")),
+    MergedSegmenter("merged", LinesSegmenter("lines"), 0.9),
     find("segmenter", OWN)(OWN),
 ]
 PIECES = st.lists(

@@ -11,6 +11,7 @@ from vineppo.tasks.extraction import (
     EXTRACTORS,
     Extractor,
     boxed_contents,
+    extract_answer,
     extract_boxed,
     extract_final_answer,
     extract_hash,
@@ -104,6 +105,18 @@ def test_final_answer(text: str, expected: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("So it is.\nAnswer: $34$.", "34"), ("Answer: 3\nNo.\n**Answer:** 4", "4"),
+        ("Answer: \\boxed{7}", "7"), ("**Final Answer**: **12**", "12"), ("answer :\n5", "5"),
+        ("Answer:", None), ("My answers: 5", None), ("The answer is 5", None),
+    ],
+)  # fmt: skip
+def test_answer(text: str, expected: str | None) -> None:
+    assert extract_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("It costs $1,234.50 in all.", "1234.50"),
         ("is -3.", "-3"),
         ("is −3", "-3"),
@@ -164,7 +177,16 @@ class _Counted:
         *("\\boxed{", "\\boxed{}", "\\boxed{1},", "\\boxed ", "{", "}", "\\", "1", "1,", "111,"),
         *("\\boxed1,", "\\boxed1", "\\fbox1;", "\\boxed\\", "\\boxed{1} and ", "\\boxed\\boxed{"),
         *("1/", "-", "$", "1st", "####", "*", "**a", "**a ", "`", "_a_"),
-        *(" ", "$\\", "final answer is", "final answer is $", "I hope it is correct", ". "),
+        *(
+            " ",
+            "$\\",
+            "final answer is",
+            "Answer:",
+            "answer ",
+            "final answer is $",
+            "I hope it is correct",
+            ". ",
+        ),
     ],
 )
 def test_adversarial_texts_take_linear_time(

@@ -13,7 +13,8 @@ from vineppo.tasks.prompts import encode_prompt
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{{ '1' if m.role == 'user' else '0' }}={{ m.content }}\n"
-    "{% endfor %}{% if add_generation_prompt %}2={% if short %}####{% endif %}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}2={% if short %}####{% endif %}"
+    "{% if dated %}{{ strftime_now('%Y%m%d') }}{% endif %}{% endif %}"
 )
 
 
@@ -51,6 +52,7 @@ SAID = (("system", "7"), ("user", "1+1?"), ("assistant", "2"))
         (CHAT, "4+6?", SAID, "<bos>0=7\n1=1+1?\n0=2\n1=4+6?\n2="),
         # Options reach the template, and a prefix that it has written is not written again.
         (replace(CHAT, chat_template_kwargs={"short": True}), "4", (), "<bos>1=4\n2=####"),
+        (replace(CHAT, chat_template_kwargs={"dated": True}), "4", (), "<bos>1=4\n2=20260101"),
         (OPENED, "4", (), "<bos>1=4\n2=####"),
         (replace(OPENED, chat_template_kwargs={"short": True}), "4", (), "<bos>1=4\n2=####"),
         (replace(PLAIN, response_prefix="4+"), "4+6?", (), "<bos>4+6?\n4+"),

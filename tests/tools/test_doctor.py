@@ -1,12 +1,16 @@
 """Findings, warnings and advice of `vineppo doctor`."""
 
+import json
 import re
 from dataclasses import replace
 
 import pytest
 from support.processes import run_cli
+from support.task_configs import jsonl_config
 
-from vineppo.tools.doctor import CONFIGS, Machine, advice, warnings
+from vineppo.tasks import load_task, sizes
+from vineppo.tools.doctor import CONFIGS, Machine, advice, overlap, warnings
+from vineppo.types import question_of
 
 CPU = Machine(
     hardware={
@@ -31,11 +35,37 @@ GPU = replace(
 )
 
 
-def test_the_command_prints_all_parts():
-    done = run_cli(["doctor"])
+def test_the_command_prints_all_parts(configs):
+    path = str(configs / "demo_vineppo.jsonnet")
+    done = run_cli(["doctor", path, "--set=task.num_train_problems=50"])
     assert done.returncode == 0, done.stderr
     parts = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert parts == ["found", "warnings", "runs"]
+    assert parts == [f"problems of {path}", "found", "warnings", "runs"]
+    assert "50 train problems, 50 distinct; 256 test problems, 256 distinct" in done.stdout
+
+
+def test_repeated_and_shared_questions_are_counted(tmp_path):
+    """Short questions are shared if whole, long ones by 13 words, whatever stands between them."""
+    words = [f"w{n}" for n in range(20)]
+    sets = {
+        "train": ["2+2?", "1+1?", " 2+2?\n", "2+2?", " ".join(words)],
+        "test": ["1+1?", "3+3?", "And " + ", ".join(words[3:16]) + "!", " ".join(words[:12])],
+    }
+    for name, questions in sets.items():
+        rows = [json.dumps({"question": question, "answer": "4"}) for question in questions]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    paths = [str(tmp_path / f"{name}.jsonl") for name in sets]
+    data = load_task(jsonl_config(train_path=paths[0], test_path=paths[1]))
+    assert (
+        sizes(data) == "5 train problems, 3 distinct; 4 test problems, 4 distinct; 1 in both sets"
+    )
+    ids = [problem.id for problem in data.train_P]
+    assert ids[2] == "jsonl/train/2 same as jsonl/train/0"
+    assert [question_of(name) for name in ids] == [ids[0], ids[1], ids[0], ids[0], ids[4]]
+    assert overlap(data) == (
+        "2 of 4 test questions share 13 words in a row with a train question: jsonl/test/0, "
+        "jsonl/test/2"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`vineppo estimate` as it is called."""
 
 import json
+import re
 
 import pytest
 from support import hf_configs
@@ -56,6 +57,38 @@ def test_the_demo_on_a_cpu(figures):
     assert found["cache_bytes_per_token"] == 4096
     assert found["peak"]["bytes"] == max(sum(lines.values()) for lines in memory.values())
     assert found["seconds"] == {}
+
+
+def test_long_texts_show_before_the_run(run, tmp_path):
+    """39 steps, and 16 of them at a rate that a run measured: 200 tokens a second."""
+    lines = [
+        {"iteration": i, "tokens/rollout": 100 * i, "time/rollout_s": 0.5,
+         "tokens/values": 100.0, "time/values_s": 0.5}
+        for i in (1, 1, 3)
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    merged = {"kind": "merged", "max_steps": 16, "segmenter": {"kind": "lines"}}
+    merged = f"--set=credit.segmenter={json.dumps(merged)}"
+    ones = ("rollouts.num_prompts", "rollouts.num_samples", "optimization.batch_size")
+    sizes = dict.fromkeys([*ones, "optimization.micro_batch_size"], 1)
+    sizes["credit.num_continuations"] = 9
+    given = [
+        *(f"--set={key}={size}" for key, size in sizes.items()),
+        "--num-gpus=0",
+        "--steps=39",
+        f"--tokens-per-s={tmp_path}",
+    ]
+    for options, steps in (([], 39), ([merged], 16)):
+        status, out, err = run("demo_vineppo.jsonnet", *given, *options)
+        assert status == 0, err
+        shown = dict(re.split(r"  +", line.strip()) for line in out.splitlines() if "  " in line)
+        assert (shown["steps"], shown["tokens_per_s"]) == (str(steps), "200")
+        assert (shown["states"], shown["continuations"]) == (str(steps), f"{9 * steps}")
+        assert float(shown["iteration, s"]) == pytest.approx(
+            60 * float(shown["iteration, min"]), 0.01
+        )
+    status, _, err = run("demo_vineppo.jsonnet", f"--tokens-per-s={tmp_path}/none")
+    assert (status, "--tokens-per-s must be a number or a run directory" in err) == (2, True)
 
 
 def test_several_are_a_table_or_a_list(run, figures, configs):

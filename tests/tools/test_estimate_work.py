@@ -54,6 +54,7 @@ def counted(each, is_shared):
         "fed": 2 * 10 + (num_requests - 2) * 9 / 2,
         "num_requests": num_requests,
         "num_states": num_states,
+        "num_continuations": num_requests - 6,
     }
 
 

@@ -78,6 +78,16 @@ def test_values_and_advantages_are_unbiased(max_tokens, identical_prefixes):
         assert abs(mean) < 4 * math.sqrt(variance / len(sums))
 
 
+@pytest.mark.parametrize("max_tokens", [SHORT, LONG])
+def test_advantages_sum_to_reward_minus_first_value(max_tokens):
+    experience, _ = gather(max_tokens, seed=7)
+    reasons = {rollout.finish_reason for rollout in experience.rollouts}
+    assert reasons == ({"stop", "length"} if max_tokens == SHORT else {"stop"})
+    for rollout in experience.rollouts:
+        first = returns_of(rollout)[0].mean
+        assert sum(step_advantages(rollout)) == pytest.approx(rollout.reward - first)
+
+
 def test_continuations_get_the_remaining_budget_and_the_sampled_ids():
     experience, engine = gather(SHORT, seed=3)
     prefixes = {

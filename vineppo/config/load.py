@@ -72,7 +72,8 @@ def evaluate_jsonnet(path: str) -> dict[str, Any]:
     if not os.path.isfile(path):
         raise UserError(f"config file not found: {path}")
     try:
-        resolved = json.loads(_jsonnet.evaluate_file(path))
+        shipped = f"{os.path.dirname(plugins.__file__)}/configs"  # where imports may be found, too
+        resolved = json.loads(_jsonnet.evaluate_file(path, jpathdir=[shipped]))
     except RuntimeError as error:
         first, *trace = str(error).strip().splitlines()
         where = f" at {trace[0].split(chr(9))[1]}" if trace and chr(9) in trace[0] else ""
@@ -156,4 +157,4 @@ def user_digests(config: AnyConfig) -> dict[str, str]:
         paths.append(UserReward.of(config.task.grading.reward_path).path)
     if mask := getattr(config.optimization, "token_mask_path", None):
         paths.append(mask)
-    return {path: plugins.digest(path) for path in paths}
+    return {path: plugins.digest(path) for path in paths if path.endswith(".py")}

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 import torch._dynamo
+from pydantic import ValidationError
 from transformers import AutoConfig
 
 from vineppo.engine.concurrency import Concurrency
@@ -33,6 +34,7 @@ os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # it takes no seeds
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # 1024 kernels take much memory
 
 import vllm
+from vllm.model_executor.models.transformers import base as transformers_backend
 from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
 from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.sample.logits_processor import LogitsProcessor
@@ -79,7 +81,10 @@ class VllmEngine:
                 torch._dynamo.config.disable = True
         self.ranks_a_replica = config.ranks_a_replica
         self._can_sleep = config.sleep_while_training and self._on_gpu
-        num_rows = AutoConfig.from_pretrained(model.path).get_text_config().vocab_size
+        text = AutoConfig.from_pretrained(model.path).get_text_config()
+        if not self._on_gpu:
+            check_head_size(model.path, text)
+        num_rows = text.vocab_size
         # Only if ids are padding: a processor has its price in every step.
         masks = [padding_mask(model.num_token_ids)] if num_rows > model.num_token_ids else None
         # A graph for every batch that decodes: vLLM would stop at 512 sequences.
@@ -90,7 +95,8 @@ class VllmEngine:
         # makes its own. An engine's start freezes what there is.
         gc.unfreeze()
         gc.collect()
-        self._llm = vllm.LLM(
+        leave_trainers_classes_alone()
+        arguments = dict[str, Any](
             model=model.path,
             skip_tokenizer_init=True,
             dtype=config.dtype,
@@ -115,9 +121,20 @@ class VllmEngine:
             use_tqdm_on_load=False,
             seed=0,
         )
+        try:
+            self._llm = vllm.LLM(**arguments)
+        except (ValueError, NotImplementedError) as error:
+            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            reason = " ".join(said.split())[:300]
+            raise UserError(f"vLLM cannot serve model {model.path}: {reason}") from error
         if self._on_gpu:
             # vLLM's worker leaves one thread, too few for an offloaded optimizer.
             torch.set_num_threads(num_threads)
+        (served,) = self._llm.collective_rpc("get_model")
+        # Gemma's has no output matrix but the embedding.
+        self._has_head = any(
+            "lm_head" in name for name, _ in served.named_modules(remove_duplicate=False)
+        )
         self._core = self._llm.llm_engine.engine_core
         skip_needless_allocations(self._core.engine_core.scheduler.kv_cache_manager)
         self._checked: dict[tuple[object, ...], EngineCoreRequest] = {}
@@ -240,7 +257,11 @@ class VllmEngine:
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        weights = ((name, weight.detach()) for name, weight in named_weights)
+        weights = (
+            (name, weight.detach())
+            for name, weight in named_weights
+            if self._has_head or not name.startswith("lm_head.")
+        )
         self._llm.collective_rpc(
             "reload_weights", kwargs={"weights_iterator": weights, "is_checkpoint_format": True}
         )
@@ -274,8 +295,29 @@ class VllmEngine:
             self._is_asleep = False
 
 
+def check_head_size(path: str, text: Any) -> None:
+    """Raises `UserError` for attention heads that vLLM has no code for on a CPU."""
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    if not CPUAttentionBackend.supports_head_size(size):
+        sizes = ", ".join(map(str, CPUAttentionBackend.get_supported_head_sizes()))
+        raise UserError(
+            f"model {path}: attention heads must have a size of {sizes} for vLLM on a CPU, got "
+            f"{size}; engine.kind 'transformers' takes any"
+        )
+
+
+def leave_trainers_classes_alone() -> None:
+    """A patch of vLLM: it serves some models, SmolLM3 for one, by the classes of transformers.
+
+    It would make them compile in place, and so break the trainer's models in this process.
+    """
+    transformers_backend.Base._decorate_for_torch_compile = lambda _: None
+
+
 def skip_needless_allocations(manager: Any) -> None:
-    """The one patch of vLLM: its scheduler skips `allocate_slots` if a request needs no block.
+    """A patch of vLLM: its scheduler skips `allocate_slots` if a request needs no block.
 
     The scheduler calls it for every request in every step, which is a third of its time. If the
     next token has a place and fills no block, the call changes nothing. `manager` is a

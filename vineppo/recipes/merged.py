@@ -1,4 +1,4 @@
-"""The steps of another segmenter, without the boundary after a sure step."""
+"""The steps of another segmenter, without the boundaries after sure steps, and at most so many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import log
 from typing import Annotated
 
-from vineppo.config.schema.scalars import PositiveFraction
+from vineppo.config.schema.scalars import Count, PositiveFraction
 from vineppo.plugins import Plugin
 from vineppo.segment import Segmenter, spans_from_starts
 from vineppo.types import StepSpan
@@ -23,10 +23,16 @@ class MergedSegmenter(Segmenter):
     do.
 
     With 0.9, steps of two tokens and probabilities 1, 0.4, 1, 1, 0.4, 1 the second joins the third.
+
+    `max_steps` bounds the steps of a long response, and so its states: of the boundaries that are
+    left, the least sure ones stay, by the least likely token of the step before each. It looks at
+    no return, but at the whole response: a boundary goes where more doubtful ones follow. Where how
+    doubtful a response is says something of its reward, differences of values are biased.
     """
 
-    max_prob: PositiveFraction
     segmenter: Annotated[Segmenter, Plugin("segmenter")]
+    max_prob: PositiveFraction = 1.0
+    max_steps: Count | None = None  # null: as many as the response has
 
     @property
     def reads_entropies(self) -> bool:  # type: ignore[override]
@@ -40,11 +46,16 @@ class MergedSegmenter(Segmenter):
     ) -> tuple[StepSpan, ...]:
         assert logprobs_T is not None, "the engine's"
         least = log(self.max_prob)
-        starts = [
-            after.start
-            for span, after in pairwise(
-                self.segmenter.spans(token_texts_T, logprobs_T, entropies_T)
-            )
-            if min(logprobs_T[span.start : span.end]) <= least
+        spans = self.segmenter.spans(token_texts_T, logprobs_T, entropies_T)
+        behind = [
+            (doubt, after.start)
+            for span, after in pairwise(spans)
+            if (doubt := min(logprobs_T[span.start : span.end])) <= least
         ]
-        return spans_from_starts(len(token_texts_T), starts)
+        if self.max_steps is not None:
+            behind = sorted(behind)[: self.max_steps - 1]
+        return spans_from_starts(len(token_texts_T), [start for _, start in behind])
+
+    def expected(self, num_steps: float) -> float:
+        num_steps = self.segmenter.expected(num_steps)
+        return num_steps if self.max_steps is None else min(num_steps, self.max_steps)

@@ -67,6 +67,8 @@ class RunDir:
         config = json.loads(strict_json(resolved_config))
         run_dir.check(config, digests)  # what it refuses is left as it is
         run_dir._lock = lock(run_dir.path / LOCK)
+        if run_dir.final_path.is_dir():
+            raise UserError(f"{run_dir.path} was finished by another process meanwhile")
         if not run_dir.check(config, digests):
             shutil.rmtree(run_dir.path / "initial", ignore_errors=True)
             write_atomic(run_dir.config_path, strict_json(config, indent=2))

@@ -33,6 +33,10 @@ class Segmenter(PluginConfig):
         """
         raise NotImplementedError
 
+    def expected(self, num_steps: float) -> float:
+        """Steps of a response that its text has so many of: `vineppo estimate` asks."""
+        return num_steps
+
 
 class TextSegmenter(Segmenter):
     """Cuts the text of a response, special tokens included."""

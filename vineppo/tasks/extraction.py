@@ -23,6 +23,7 @@ _NUMBER = re.compile(
     r"(?!(?:st|nd|rd|th)(?![A-Za-z]))"
 )
 _FINAL_ANSWER = re.compile(r"final answer is\b:?", re.IGNORECASE)
+_ANSWER = re.compile(r"(?<![A-Za-z])answer[*_]{0,3}\s{0,9}:", re.IGNORECASE)
 _HOPE = re.compile(r"I hope it is correct", re.IGNORECASE)
 _ONE_FORMULA = re.compile(r"\$((?:[^$\\]|\\.)++)\$")
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
@@ -100,7 +101,19 @@ def extract_final_answer(text: str) -> str | None:
     The form of Minerva's few-shot examples (Lewkowycz et al. 2022, arXiv:2206.14858):
     `extract_final_answer("The final answer is $3x$. I hope it is correct.") == "3x"`.
     """
-    _, *statements = _FINAL_ANSWER.split(text)
+    return _stated_behind(_FINAL_ANSWER, text)
+
+
+def extract_answer(text: str) -> str | None:
+    """The text behind the last "Answer:" on its line, as `extract_final_answer` reads it.
+
+    DAPO's prompts ask for it (arXiv:2503.14476): `extract_answer("Answer: $34$") == "34"`.
+    """
+    return _stated_behind(_ANSWER, text)
+
+
+def _stated_behind(mark: re.Pattern[str], text: str) -> str | None:
+    _, *statements = mark.split(text)
     if not statements:
         return None
     line = statements[-1].removeprefix("**").strip().partition("\n")[0]
@@ -134,5 +147,6 @@ EXTRACTORS: Mapping[str, Extractor] = {
     "hash": extract_hash,
     "boxed": extract_boxed,
     "final_answer": extract_final_answer,
+    "answer": extract_answer,
     "last_number": extract_last_number,
 }

@@ -1,6 +1,7 @@
 """From a question to the token ids of a prompt."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -8,6 +9,8 @@ from transformers import PreTrainedTokenizerBase
 from vineppo.config.schema import ChatPrompt, Prompt
 from vineppo.errors import UserError
 from vineppo.tasks.data_text import as_text, encode
+
+NOW = date(2026, 1, 1).strftime  # of templates that write the date: a resumed run asks the same
 
 
 def encode_prompt(
@@ -82,15 +85,12 @@ def opened(config: Prompt, text: str) -> str:
 
 
 def render(
-    tokenizer: PreTrainedTokenizerBase,
-    messages: Sequence[dict[str, str]],
-    key: str,
-    **options: Any,
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[dict[str, str]], key: str, **options: Any
 ) -> str:
     """The chat template around `messages`, with its `options`, up to where the assistant begins."""
     try:
         text = tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, tokenize=False, **options
+            list(messages), add_generation_prompt=True, tokenize=False, strftime_now=NOW, **options
         )
     except Exception as error:  # a template is a program: some refuse a system message, some fail
         name = type(error).__name__

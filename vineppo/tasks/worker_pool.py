@@ -216,6 +216,7 @@ def _answer_from(connection: Connection, function: Callable[..., Any]) -> NoRetu
         try:
             kind, result = "value", function(*args)
         except BaseException as error:  # a SystemExit is its failure too, not the child's end
+            error.__cause__ = error.__context__ = None  # their lines would be read from the sources
             raised = "".join(traceback.format_exception_only(error)).strip()
             kind, result = "error", raised[-_MAX_ERROR_CHARS:]
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -27,6 +27,10 @@ def add_tools(commands: Any) -> None:
     add_assumptions(command)
     command.set_defaults(run=run_estimate)
     command = commands.add_parser("doctor", help="show what this machine has and would run well")
+    command.add_argument(
+        "configs", nargs="*", metavar="CONFIG.jsonnet", help="also look at the problems of these"
+    )
+    add_set(command)
     command.set_defaults(run=run_doctor)
     command = commands.add_parser("push", help="give a run's models, with a model card, to others")
     command.add_argument("run_dir", type=Path, metavar="RUN_DIR")
@@ -48,7 +52,6 @@ def add_assumptions(command: argparse.ArgumentParser) -> None:
     )
     for flag, default, text in (
         ("--gpu-gib", 80, "memory of one GPU"),
-        ("--tokens-per-s", None, "tokens that one engine samples"),
         ("--train-tflops", None, "1e12 operations that one rank computes a second in all else"),
         ("--prompt-tokens", 100, "mean length of a prompt"),
         ("--response-share", 0.25, "mean length of a response as a share of the longest"),
@@ -56,6 +59,11 @@ def add_assumptions(command: argparse.ArgumentParser) -> None:
     ):
         shown = "" if default is None else f" (default: {default:g})"
         command.add_argument(flag, type=float, default=default, metavar="X", help=text + shown)
+    command.add_argument(
+        "--tokens-per-s",
+        metavar="X|RUN_DIR",
+        help="tokens that one engine samples, or a run on one rank that measured it",
+    )
     command.add_argument(
         "--model-config", type=Path, metavar="FILE", help="HF config.json for model.path"
     )
@@ -90,10 +98,10 @@ def run_estimate(options: argparse.Namespace) -> None:
     print_estimate(options)
 
 
-def run_doctor(_: argparse.Namespace) -> None:
+def run_doctor(options: argparse.Namespace) -> None:
     from vineppo.tools.doctor import print_findings
 
-    print_findings()
+    print_findings(options.configs, options.assignments)
 
 
 def run_push(options: argparse.Namespace) -> None:

@@ -1,15 +1,19 @@
-"""`vineppo doctor`: the hardware of a machine, obstacles to a run, and policies that fit."""
+"""`vineppo doctor`: a machine's hardware, obstacles to a run, policies that fit, and problems."""
 
 import importlib
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
+from vineppo.config.load import load_config
+from vineppo.config.schema import TrainConfig
 from vineppo.run_dir.environment import describe_environment
+from vineppo.tasks import TaskData, load_task, sizes
 
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm")
 # A policy with all weights training, on one device: 24 bytes a parameter in the optimizer's step,
@@ -24,6 +28,7 @@ CONFIGS = (
 )
 DEMO_GIB, DISK_GIB = 4.0, 10.0
 WATCHED_S = 0.5
+WORDS = 13  # in a row that two questions share only if one has the other's text (arXiv:2005.14165)
 BUSY = 0.5  # the share of a core's time from which another program slows a run
 
 
@@ -46,11 +51,30 @@ class Machine:
         return found[0] if found and "vllm" not in self.faults else None
 
 
-def print_findings() -> None:
+def print_findings(configs: Sequence[str], assignments: list[str]) -> None:
+    parts = {}
+    for path in configs:
+        data = load_task(load_config(TrainConfig, path, assignments).task)
+        parts[f"problems of {path}"] = [sizes(data), overlap(data)]
     machine = look()
-    parts = {"found": findings(machine), "warnings": warnings(machine), "runs": advice(machine)}
+    parts |= {"found": findings(machine), "warnings": warnings(machine), "runs": advice(machine)}
     for title, lines in parts.items():
         print("\n".join([title, *(f"  {line}" for line in lines or ["none"])]))
+
+
+def overlap(data: TaskData) -> str:
+    """How many test questions share 13 words in a row, or all words, with a train question."""
+
+    def runs_of(question: str) -> set[str]:
+        words = re.findall(r"\w+", question.lower())
+        starts = range(max(len(words) - WORDS + 1, 1))
+        return {" ".join(words[start : start + WORDS]) for start in starts}
+
+    seen = {run for problem in data.train_P for run in runs_of(problem.question)}
+    shared = [p.id for p in data.test_P if not seen.isdisjoint(runs_of(p.question))]
+    few = f": {', '.join(shared[:3])}{', …' * (len(shared) > 3)}" if shared else ""
+    of_all = f"{len(shared):,} of {len(data.test_P):,} test questions"
+    return f"{of_all} share {WORDS} words in a row with a train question{few}"
 
 
 def look() -> Machine:

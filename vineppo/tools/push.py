@@ -102,6 +102,7 @@ def card(run: RunDir, config: Mapping[str, Any], iteration: int, name: str) -> s
         tags=["vineppo", *(["reinforcement-learning", credit] if credit else ["sft"])],
     )
     prompt = json.dumps(config["task"]["prompt"], ensure_ascii=False)
+    sampling = json.dumps(config["sampling"])
     return f"""---
 {head.to_yaml()}
 ---
@@ -126,7 +127,9 @@ policy = AutoModelForCausalLM.from_pretrained("{name}")
 tokenizer = AutoTokenizer.from_pretrained("{name}")
 ```
 
-The prompts were `{prompt}`.
+The prompts were `{prompt}`. Responses were sampled with `{sampling}`, which `generate` has to be
+told. transformers reads the files from version 4.57 on, or from the version that brought the
+architecture in `config.json`.
 
 ## Train it again
 

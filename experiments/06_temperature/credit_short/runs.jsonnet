@@ -1,6 +1,6 @@
 // Temperatures of training on credit_short above those of 11, which has 1: three seeds of both, eight
 // of the higher, where K = 3 takes the place of K = 1.
-local continuations = { vineppo: 1, vineppo_k3: 3 };
+local continuations = { vineppo_k1: 1, vineppo_k3: 3 };
 local run(method, temperature, seed) = {
   name: 'credit_short_%s_t%g' % [method, temperature],
   seed: seed,
@@ -18,7 +18,7 @@ local run(method, temperature, seed) = {
     run(method, temperature, seed)
     for seed in std.range(1, 3)
     for temperature in [1.3, 1.6]
-    for method in ['rloo', 'ppo', 'vineppo']
+    for method in ['rloo', 'ppo', 'vineppo_k1']
   ] + [
     run(method, 1.6, seed)
     for seed in std.range(1, 8)

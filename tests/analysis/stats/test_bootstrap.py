@@ -1,5 +1,7 @@
 """The clustered bootstrap, by hand and in simulations; sums and what is made of them."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from analysis.stats.bootstrap import (
     variance,
 )
 from analysis.stats.correlation import pearson, pooled_terms
+from analysis.stats.errors import bias, corrected_mse, error_terms
 
 SETTINGS = {"num_resamples": 500, "level": 0.95}
 
@@ -91,6 +94,37 @@ def test_a_difference_is_taken_on_the_same_problems():
     terms = mean_terms(one)
     same = bootstrap_difference(terms, terms, problem_N, {"m": mean}, generator(), **SETTINGS)
     assert same == {"m": Estimate(0.0, 0.0, 0.0)}
+
+
+def simulated_states(draw, num_problems, num_states=6):
+    """Values of states that are alike within problems, and a predictor that is off by problem."""
+    shape = num_problems, num_states
+    hard_C = draw.beta(1.2, 1.2, num_problems)[:, None]
+    p = np.clip(hard_C + 0.15 * draw.normal(size=shape), 0.005, 0.995)
+    off = 0.1 * draw.normal(size=(num_problems, 1)) + 0.1 * draw.normal(size=shape)
+    predicted = np.clip(0.3 + 0.5 * p + off, 0, 1)
+    return p.ravel(), predicted.ravel(), np.repeat(np.arange(num_problems), num_states)
+
+
+def test_the_interval_covers_within_two_points_of_its_level():
+    draw = generator(7)
+    p, v, _ = simulated_states(draw, 400_000)
+    truth = {"bias": np.mean(v - p), "mse": np.mean((v - p) ** 2)}
+    num_runs, statistics = 1500, {"bias": bias, "mse": corrected_mse}
+    num_covered = dict.fromkeys([*truth, "alone"], 0)
+    for _ in range(num_runs):
+        p, v, problem_N = simulated_states(draw, 60)
+        terms = error_terms(v, draw.binomial(256, p), 256, 0.1)
+        found = bootstrap_sums(terms, problem_N, statistics, draw, num_resamples=400, level=0.95)
+        for name, estimate in found.items():
+            num_covered[name] += estimate.low <= truth[name] <= estimate.high
+        # What an interval that takes states for independent covers.
+        half_width = 1.96 * terms["error"].std(ddof=1) / math.sqrt(len(v))
+        num_covered["alone"] += abs(found["bias"].value - truth["bias"]) <= half_width
+    # A share of 1500 runs has a standard error of 0.56 points.
+    assert num_covered["bias"] / num_runs == pytest.approx(0.95, abs=0.02)
+    assert num_covered["mse"] / num_runs == pytest.approx(0.95, abs=0.02)
+    assert num_covered["alone"] / num_runs < 0.8
 
 
 def test_the_variance_of_a_constant_is_exactly_0_and_of_one_state_undefined():

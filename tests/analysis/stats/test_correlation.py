@@ -54,6 +54,16 @@ def test_predictions_that_are_constant_in_problems_have_no_correlation_there(of_
     assert np.isnan(pooled(constant, truth))
 
 
+def test_every_problem_shifted_and_all_scaled_changes_nothing_within():
+    draw = np.random.default_rng(3)
+    problem_N = draw.integers(0, 6, 80)
+    x, y = draw.normal(size=80), draw.normal(size=80)
+    shift = draw.normal(size=6)[problem_N]
+    expected = within_problems(x, y, problem_N)
+    assert within_problems(3 * x + shift, y - 2 * shift, problem_N) == pytest.approx(expected)
+    assert within_problems(-x, y, problem_N) == pytest.approx(-expected)
+
+
 def test_the_one_that_training_logs_is_the_same():
     x, y = np.random.default_rng(7).random((2, 30))
     problems = np.arange(30) // 7

@@ -47,6 +47,18 @@ def test_the_jeffreys_interval_leaves_equal_tails_of_the_posterior():
     assert beta.sf(high, counts + 0.5, 13.5 - counts) == pytest.approx(0.05)
 
 
+def test_the_interval_covers_within_two_points_of_its_level():
+    counts = np.arange(257)
+    low, high = jeffreys_interval(counts, 256, 0.95)
+    p = np.linspace(0.0005, 0.9995, 1000)
+    is_covered = (low[:, None] <= p) & (p <= high[:, None])
+    coverage = (binom.pmf(counts[:, None], 256, p) * is_covered).sum(axis=0)
+    assert abs(coverage.mean() - 0.95) < 0.002
+    inner = coverage[(p >= 0.05) & (p <= 0.95)]
+    assert np.abs(inner - 0.95).max() < 0.02
+    assert coverage.min() > 0.83
+
+
 def sums_of(values, counts, num_samples, threshold=0.1):
     return total(error_terms(np.array(values), np.array(counts), num_samples, threshold))
 
@@ -61,6 +73,12 @@ def test_the_examples_of_the_docstrings_of_value_error():
     assert explained_variance(sums) == pytest.approx(0.75)
     assert corrected_explained_variance(sums) == pytest.approx(0.75)
     assert corrected_explained_variance(sums_of([0.5] * 3, [2, 8, 14], 16)) == pytest.approx(0)
+
+
+def test_an_error_of_the_threshold_is_accurate_however_it_was_rounded():
+    # In floating point 0.35 − 0.25 is below 0.1 and 0.8 − 0.7 above.
+    assert accuracy(sums_of([0.35, 0.8], [5, 14], 20)) == 1
+    assert accuracy(sums_of([0.351, 0.39], [5, 10], 20)) == 0
 
 
 @pytest.mark.parametrize(("value", "p"), [(0.3, 0.3), (0.9, 0.2), (0.0, 1.0)])

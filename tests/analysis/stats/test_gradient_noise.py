@@ -83,6 +83,16 @@ def test_what_adam_gains_by_hand():
     assert adam_gains(ten_NC, ten_NC, 5).shape == (11,)
 
 
+def test_noise_without_signal_costs_adam_nothing_but_all_of_the_trace():
+    generator = np.random.default_rng(1)
+    signal_NC = np.repeat([1.0, 0.0], 200) + 0.1 * generator.normal(size=(64, 400))
+    noisy_NC = signal_NC + 3 * generator.normal(size=(64, 400)) * np.repeat([0, 1], 200)
+    traces = [noise_from_gram(gram(rows), np.ones(64)).trace for rows in (signal_NC, noisy_NC)]
+    assert traces[1] > 100 * traces[0]
+    gains = [adam_gains(rows, signal_NC, 4)[0] for rows in (signal_NC, noisy_NC)]
+    assert gains[1] == pytest.approx(gains[0], rel=0.02)
+
+
 def test_the_jackknife_of_a_mean_is_that_of_students_t():
     x_N = np.array([1.0, 4, 2, 9])
     interval = jackknife(4, (x_N.sum() - x_N) / 3)

@@ -45,8 +45,8 @@ Prompt = Annotated[TemplatePrompt | ChatPrompt, Field(discriminator="kind")]
 class GradingConfig:
     """How an answer is found in a response, and the worker processes that compare it."""
 
-    extraction: Literal["hash", "boxed", "final_answer", "last_number"]
-    # FILE.py or FILE.py:FUNCTION: the user's reward instead of extraction and comparison.
+    extraction: Literal["hash", "boxed", "final_answer", "answer", "last_number"]
+    # FILE.py, FILE.py:NAME or module:NAME: a reward function instead of extraction and comparison.
     reward_path: Name | None = None
     num_workers: Count = 2
     time_limit_s: TimeLimit = 3.0  # of processor time, per comparison; past it: 0, and counted

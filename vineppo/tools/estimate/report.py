@@ -4,12 +4,15 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 from vineppo.config.checks import check_stages
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
+from vineppo.run_dir import RunDir
 from vineppo.tools.estimate.memory import (
     BYTES,
     GIB,
@@ -60,9 +63,28 @@ def estimates_of(path: str, options: argparse.Namespace) -> list[Estimate]:
     config = load_config(TrainConfig, path, options.assignments)
     models = read_models(config, options.model_config)
     response = options.response_share * config.sampling.max_tokens
-    rates = options.gpu_gib, options.tokens_per_s, options.train_tflops
-    lengths = options.prompt_tokens, response, options.steps
+    rates = options.gpu_gib, tokens_per_s(options.tokens_per_s), options.train_tflops
+    lengths = options.prompt_tokens, response, config.credit.segmenter.expected(options.steps)
     return [estimate(config, models, Assumptions(n, *rates, *lengths)) for n in options.num_gpus]
+
+
+def tokens_per_s(given: str | None) -> float | None:
+    """The number, or what one engine of a run on one rank sampled a second: its median iteration.
+
+    Where `given` is a run directory. Raises `UserError`.
+    """
+    if given is None:
+        return None
+    try:
+        return float(given)
+    except ValueError:
+        rows = RunDir(Path(given)).read_metrics()
+    sampling = ("tokens/rollout", "tokens/values"), ("time/rollout_s", "time/values_s")
+    pairs = [[sum(row.get(name, 0.0) for name in names) for names in sampling] for row in rows]
+    rates = [count / time_s for count, time_s in pairs if time_s]
+    if not rates:
+        raise UserError(f"--tokens-per-s must be a number or a run directory, got {given!r}")
+    return median(rates)
 
 
 def estimate(config: TrainConfig, models: Models, given: Assumptions) -> Estimate:
@@ -153,10 +175,13 @@ def row(estimate: Estimate) -> dict[str, str]:
         "peak, GiB": digits(num_bytes / GIB) + (" (too much)" if is_too_much else ""),
         "at": moment,
         "sequences at once": digits(estimate.sequences_at_once),
+        "states": digits(sampled["num_states"]),
+        "continuations": digits(sampled["num_continuations"]),
         "sampled tokens, millions": digits((sampled["rollouts"] + sampled["continuations"]) / 1e6),
         "sampling, s": digits(sampling),
         "training, s": digits(everything - sampling),
         "iteration, s": digits(everything),
+        "iteration, min": digits(everything / 60),
     }
 
 

@@ -69,6 +69,7 @@ def sampled_tokens(config: TrainConfig, given: Assumptions) -> dict[str, float]:
         "prefixes": num_requests * given.prompt_tokens + behind,
         "fed": num_prompts * given.prompt_tokens + (num_requests - num_prompts) * remainder,
         "num_requests": num_requests,
+        "num_continuations": num_continuations,
         "num_states": num_states,
     }
 

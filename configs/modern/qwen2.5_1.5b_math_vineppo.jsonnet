@@ -1,5 +1,0 @@
-// VinePPO, K = 9: Qwen2.5-1.5B on MATH.
-local algorithm = import '../lib/algorithm.libsonnet';
-local modern = import '../lib/modern.libsonnet';
-
-algorithm.vineppo + modern.qwen('1.5B') + { name: 'qwen2.5_1.5b_math_vineppo' }

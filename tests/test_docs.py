@@ -153,7 +153,7 @@ def fault(page: Path, program: str, words: list[str]) -> str | None:
 
 
 def fault_of_keys(options: argparse.Namespace) -> str | None:
-    """The fault of the config or of a key of `--set`; the demo's config stands in for a missing one."""
+    """The fault of a config or of a key of `--set`; the demo's stands in for a missing config."""
     config = getattr(options, "config", "")
     is_there = (ROOT / config).is_file()
     path = ROOT / (config if is_there else "configs/demo_vineppo.jsonnet")

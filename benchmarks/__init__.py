@@ -1,4 +1,4 @@
-"""What measures speed: ratios within one run, printed as a table and written as JSON."""
+"""Benchmarks of speed: ratios within one run, printed as a table and written as JSON."""
 
 import os
 

@@ -27,7 +27,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is not computed twice."""
+    """The savings that an arm of the benchmark has."""
 
     is_deduplicated: bool
     has_cache: bool  # of all prefixes; without it the samples of a request may still share theirs
@@ -63,7 +63,7 @@ def iteration(workload: Workload, schedule: Schedule) -> Work:
 
 
 def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], list[State]]:
-    """What vLLM returned for the rollouts, and the states of all of them."""
+    """vLLM's output for the rollouts, and the states of all of them."""
     sampler, num_samples = workload.sampler, workload.config.rollouts.num_samples
     owners = [(p, index) for p in workload.prompts for index in range(num_samples)]
     texts = [sampler.tokenizer.decode(prompt.token_ids) for prompt, _ in owners]
@@ -89,7 +89,7 @@ def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], 
 
 
 def sample_values(workload: Workload, schedule: Schedule, states: list[State]) -> list[Any]:
-    """What vLLM returned for the continuations, all of them graded."""
+    """vLLM's output for the continuations, all of them graded."""
     sampler, shuffled = workload.sampler, list(states)
     random.Random(sampler.seed).shuffle(shuffled)
     count = workload.credit.num_continuations

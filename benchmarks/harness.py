@@ -134,7 +134,7 @@ def report(
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers depend on besides the code."""
+    """The machine and versions, on which the numbers depend besides the code."""
     return {
         "cpu": _cpu_model(),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),

@@ -204,7 +204,7 @@ def latencies_s(texts: list[str]) -> tuple[list[float], dict[str, float]]:
 
 
 def _rewards(grader: Grader, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Of texts in a box beside true answers, all submitted before any is waited for."""
+    """The rewards of texts in a box beside true answers; all are submitted before any wait."""
     futures = [
         grader.submit(Problem("", "", answer), FRAMES["boxed"] % text, "stop")
         for answer, text in pairs

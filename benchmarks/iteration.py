@@ -69,7 +69,7 @@ class Passes:
 
 @dataclass(frozen=True)
 class Watched:
-    """What a run wrote, and what was seen of it; `start_s` is when its first iteration began."""
+    """A run's output and measurements; `start_s` is when its first iteration began."""
 
     metrics: list[dict[str, float]]
     start_s: float
@@ -102,7 +102,7 @@ class Iteration:
 
     @property
     def callbacks_s(self) -> float:
-        """What requests trigger in our own code: splitting, grading, submitting."""
+        """Seconds of our own code in the engine's steps: splitting, grading, submitting."""
         return sum(step.end_s - step.start_s - step.sampling_s for step in self.steps)
 
     @property

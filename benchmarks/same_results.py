@@ -90,7 +90,7 @@ def logprob_differences(before: list[dict[str, Any]], after: list[dict[str, Any]
 
 
 def common_logprobs(row: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[float, float]]:
-    """Of both, until a token differs: ids [4, 5, 6] and [4, 5, 7, 8] have two pairs."""
+    """Pairs of both, until a token differs: ids [4, 5, 6] and [4, 5, 7, 8] have two."""
     columns = [r[name] for r in (row, other) for name in ("response_ids", "logprobs")]
     for token, logprob, other_token, other_logprob in zip(*columns, strict=False):
         if token != other_token:

@@ -110,7 +110,7 @@ def num_iterations(num_runs: int) -> int:
 
 
 def micro_batch_sizes(config: TrainConfig) -> list[int]:
-    """What TRL is tried with: a minibatch of 64 in micro-batches of 64, 32, 16, and of our size."""
+    """Sizes to try in TRL: a minibatch of 64 in micro-batches of 64, 32, 16, and of ours."""
     batch_size, ours = config.optimization.batch_size, config.optimization.micro_batch_size
     parts = {batch_size // n for n in (1, 2, 4) if batch_size % n == 0}
     return sorted(parts | {ours}, reverse=True)
@@ -166,7 +166,7 @@ def show(operations: dict[str, dict[str, dict[str, float]]]) -> None:
 
 
 def measure(workers: Sequence[Worker], num_runs: int, has_stops: bool) -> dict[str, list[Message]]:
-    """What each worker says of its measured iterations."""
+    """Each worker's report of its measured iterations."""
     messages: dict[str, list[Message]] = {worker.name: [] for worker in workers}
     for worker in workers:
         for _ in range(NUM_WARMUPS):

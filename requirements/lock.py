@@ -46,7 +46,7 @@ class Package:
 
 
 def read_environment() -> dict[str, Package]:
-    """What is installed beside this interpreter, by canonical name."""
+    """The packages installed beside this interpreter, by canonical name."""
     return {
         canonicalize_name(found.name): Package(found.version, tuple(found.requires or ()))
         for found in metadata.distributions()
@@ -54,7 +54,7 @@ def read_environment() -> dict[str, Package]:
 
 
 def read_report(path: Path) -> dict[str, Package]:
-    """What `pip install --dry-run --report PATH` resolved, by canonical name."""
+    """The packages that `pip install --dry-run --report PATH` resolved, by canonical name."""
     packages: dict[str, Package] = {}
     for entry in json.loads(path.read_text())["install"]:
         found = entry["metadata"]
@@ -64,7 +64,7 @@ def read_report(path: Path) -> dict[str, Package]:
 
 
 def project_roots(extra: str) -> list[str]:
-    """What pyproject.toml asks for: to run with `extra`, to develop, and to build."""
+    """The requirements of pyproject.toml: to run with `extra`, to develop, and to build."""
     pyproject = tomllib.loads((REQUIREMENTS.parent / "pyproject.toml").read_text())
     project = pyproject["project"]
     optional = project["optional-dependencies"]

@@ -193,7 +193,7 @@ def test_dry_run_prints_the_resolved_config(configs, capsys):
 def test_make_demo_trains_each_method_into_a_directory_of_its_own(
     configs, seed, suffix, capsys, monkeypatch
 ):
-    """What the recipe's shell would run, with `echo` before each command, as dry runs."""
+    """The recipe's shell commands as dry runs, with `echo` before each."""
     monkeypatch.chdir(configs.parent)
     make = ["make", "--silent", "--dry-run", "demo", f"SEED={seed}", "BIN=echo bin"]
     setup, *recipe = subprocess.check_output(make, text=True).splitlines()

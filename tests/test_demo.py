@@ -40,7 +40,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def recipe(programs: Path, seed: str = "") -> str:
-    """What `make demo` would run after the setup."""
+    """The commands of `make demo` after the setup."""
     command = ["make", "--no-print-directory", "-n", "demo", f"SEED={seed}", f"BIN={programs}"]
     env = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     setup, _, rest = subprocess.check_output(command, cwd=ROOT, env=env, text=True).partition("\n")

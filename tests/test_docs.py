@@ -32,7 +32,7 @@ _LEAF = re.compile(r"import '(\w+\.jsonnet)'")
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as they are made on the web: lower case, no punctuation, hyphens."""
+    """The headings' anchors, as on the web: lower case, no punctuation, hyphens."""
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return {
@@ -126,7 +126,7 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def fault(page: Path, program: str, words: list[str]) -> str | None:
-    """What of a command is not there: its option, its config, a key, a file, a target."""
+    """The part of a command that is not there: option, config, key, file or target."""
     files = [word for word in words if word.startswith(("configs/", "experiments/"))]
     lost = [file for file in files if not re.search("mine|NN", file) and not any(ROOT.glob(file))]
     if lost:
@@ -155,7 +155,7 @@ def fault(page: Path, program: str, words: list[str]) -> str | None:
 
 
 def fault_of_keys(options: argparse.Namespace) -> str | None:
-    """Of the config, and of what `--set` names, in the demo's where the command's is not there."""
+    """The fault of a config or of a key of `--set`; the demo's stands in for a missing config."""
     config = getattr(options, "config", "")
     is_there = (ROOT / config).is_file()
     path = ROOT / (config if is_there else "configs/demo_vineppo.jsonnet")

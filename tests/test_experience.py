@@ -1,4 +1,4 @@
-"""What is sampled beside the rollouts, what goes on meanwhile, and what is found out in the end."""
+"""Sampling beside the rollouts, the work meanwhile, and the values in the end."""
 
 import math
 from dataclasses import dataclass, field, replace

@@ -146,7 +146,7 @@ def has_own_advantages(run: Path, rows: Rows) -> None:
 
 
 def has_gains_less_siblings(_: Path, rows: Rows) -> None:
-    """Of the first step: the gain less the others' mean. Over the problem they sum to 0."""
+    """The first step's gain less the others' mean. Over the problem they sum to 0."""
     by_problem: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         by_problem[row["problem_id"]].append(row["advantages_S"][0])

@@ -1,4 +1,4 @@
-"""What runs on a GPU (experiments/09_gpu/run.sh), in miniature and on a CPU."""
+"""The GPU's script (experiments/09_gpu/run.sh), in miniature and on a CPU."""
 
 import csv
 import itertools

@@ -126,7 +126,7 @@ def test_ppo_takes_a_synthetic_reward_to_its_optimum(configs, model_path, engine
 
 @pytest.mark.slow
 def test_a_critic_of_a_frozen_policy_explains_what_can_be_known(configs, model_path, engine):
-    """Of 12 independent tokens t are known at token t: on average 11/24 of the variance."""
+    """At token t, t of 12 independent tokens are known: on average 11/24 of the variance."""
     config = build_config(configs, model_path, "separate")
     critic = replace(config.critic, warmup_iterations=25)
     rewards, explained = run(replace(config, critic=critic, num_iterations=25), engine)

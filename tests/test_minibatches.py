@@ -52,7 +52,7 @@ def test_of_whole_groups_each_prompt_passes_once(config):
 
 
 def test_sizes_count_what_trains():
-    """Of 3 + 1 tokens two train, all in one sequence, and the other sequence is positive."""
+    """Two of 3 + 1 tokens train, all in one sequence; the other sequence is positive."""
     first = sequence((1,), (2, 3, 4), is_trained=(True, False, True))
     second = sequence((1,), (5,), is_trained=(False,), is_positive=(True,))
     sizes = UpdateSizes.of([first, second], 7)

@@ -1,4 +1,4 @@
-"""What docs/extending.md says of other libraries: its files, commands and numbers."""
+"""docs/extending.md on other libraries: its files, commands and numbers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a person is told of updates that were skipped."""
+"""A run tells its user of skipped updates."""
 
 from vineppo.progress import summary
 

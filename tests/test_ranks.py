@@ -157,7 +157,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(whole_runs, tmp_path, stage)
 
 
 def lost_blocks() -> set[Path]:
-    """What ranks that sampled together exchanged activations through, and no process uses."""
+    """Shared memory of ranks that sampled together, which no process uses any more."""
     blocks = set(Path("/dev/shm").glob("*cpushm*"))
     return blocks.difference(*map(shared_memory, psutil.pids()))
 

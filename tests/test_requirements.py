@@ -1,4 +1,4 @@
-"""What is installed: one torch for uv and the locks, and a wheel that needs no source."""
+"""Installation: one torch for uv and the locks, and a wheel that needs no source."""
 
 import os
 import re

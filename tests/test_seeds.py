@@ -1,4 +1,4 @@
-"""What follows from seed and progress: random streams, learning rates, the order of problems."""
+"""Seed and progress decide random streams, learning rates and the order of problems."""
 
 from collections import Counter
 from types import SimpleNamespace

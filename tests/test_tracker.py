@@ -1,4 +1,4 @@
-"""What wandb is given, for real and offline."""
+"""wandb gets the metrics, for real and offline."""
 
 import logging
 import os

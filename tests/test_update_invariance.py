@@ -1,4 +1,4 @@
-"""What may not change an update: micro-batches, padding, order; for every term it may have."""
+"""Micro-batches, padding and order change no update, for every term it may have."""
 
 from dataclasses import replace
 
@@ -74,7 +74,7 @@ def test_micro_batches_do_not_change_updates_of_whole_groups(config):
 
 @pytest.mark.parametrize("size", [24, 7])
 def test_packed_passes_do_not_change_an_update(config, size):
-    """Of policy and value head, with every term of the loss; 24 responses behind three prompts."""
+    """Policy and value head, with every term of the loss; 24 responses behind three prompts."""
     tables = {"optimization": {**EXTRAS, "micro_batch_size": size}, "critic": SHARED}
     config, found = changed(config, **tables), behind_three_prompts()
     shares = micro_batches_of(found, size, 0, 1, CPU, True)

@@ -168,7 +168,7 @@ def is_possible(
         return estimator.values_from in (MONTE_CARLO, *_valued(first))
     values = credit.monte_carlo
     if values is not None and values.states is not None:  # as it was trained: never with s_0
-        is_apart = credit.kind == "doubly_robust"  # the values are another's
+        is_apart = credit.fed_by != MONTE_CARLO  # the values are another's
         held = first.returns_S.get(
             MONTE_CARLO if is_apart else estimator.values_from or MONTE_CARLO
         )
@@ -232,7 +232,7 @@ def _own_estimator(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimato
     kind = credit.kind.rpartition(":")[2]
     taken = config.values.predictors.get(feeding or "")
     returns_of = taken.returns_of if taken else None
-    if credit.kind == "doubly_robust":  # whatever its values are
+    if credit.monte_carlo and credit.fed_by != MONTE_CARLO:  # whatever its values are
         returns_of = MONTE_CARLO
     asked, held_S = credit.monte_carlo, rollouts[0].returns_S.get(MONTE_CARLO)
     of_draws = bool(asked and asked.states and held_S and held_S[0].returns_K)

@@ -36,7 +36,6 @@ from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
-from vineppo.recipes.tree import TreeCredit
 from vineppo.rollouts import Prompt
 from vineppo.run_dir import RunDir
 from vineppo.seeds import derive_seed, problems_of_iteration
@@ -218,16 +217,17 @@ def set_advantages(
 ) -> None:
     """The columns that the loss reads.
 
-    A tree's segments of advantage 0 count too, which in training they do not: gradients of one
-    scale are compared.
+    Advantages are 1 when an estimator says which tokens train. So a tree's segments of advantage 0
+    count, which in training they do not: gradients of one scale are compared.
     """
     plain = replace(config, credit=RlooCredit("rloo", config.credit.segmenter))
     for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
         for rollout, advantages_T in zip(group, advantages_GT, strict=True):
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
-            if isinstance(credit, TreeCredit) and credit.train_shared == "once":
-                sampled_T = credit.sampled_tokens(rollout)
-                trained_T = tuple(a and b for a, b in zip(trained_T, sampled_T, strict=True))
+            if credit is not None:
+                rollout.tokens_T["advantages"] = [1.0] * len(trained_T)
+                chosen_T = credit.trained_tokens(rollout)
+                trained_T = tuple(a and b for a, b in zip(trained_T, chosen_T, strict=True))
             rollout.tokens_T["old_logprobs"] = rollout.logprobs_T
             rollout.tokens_T |= {"is_trained": trained_T, "loss_advantages": advantages_T}
     if config.optimization.mask_equal_rewards:
@@ -323,10 +323,10 @@ def _gradient(
 def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:
     """As training left them."""
     title = checkpoint.title
-    if checkpoint.config.credit.kind == "tree":
+    if checkpoint.config.credit.shares_tokens:
         raise UserError(
-            f"{title}: its rollouts share prefixes (credit.kind 'tree'); --continuations K samples "
-            "independent ones"
+            f"{title}: its rollouts share prefixes (credit.kind {checkpoint.config.credit.kind!r});"
+            " --continuations K samples independent ones"
         )
     iteration = rollout_iteration(checkpoint.run_path, checkpoint.iteration)
     if iteration is None:
@@ -350,7 +350,7 @@ def _sampled(policies: Policies, checkpoint: Checkpoint, journal: Journal) -> So
     policies.load(checkpoint.policy_path)
     groups: list[list[Rollout]] = []
     is_saved = rollout_iteration(checkpoint.run_path, checkpoint.iteration) == iteration
-    if is_saved and config.credit.kind != "tree":
+    if is_saved and not config.credit.shares_tokens:
         groups = groups_of(read_saved(checkpoint.run_path, iteration, policies.problem))
     if len(groups) < number:
         groups = groups_of(
@@ -375,26 +375,22 @@ def groups_by_estimator(
     policies: Policies, checkpoint: Checkpoint, source: Source, estimators: Sequence[Estimator],
     half: str,
 ) -> list[list[list[Rollout]]]:  # fmt: skip
-    """The source's, or trees from its problems, sampled once for all estimators of one shape."""
-    trees: dict[Any, list[list[Rollout]]] = {}
+    """The source's, or those that an estimator samples itself from the same problems."""
     prompts = [policies.prompt(group[0].problem.id) for group in source.groups]
     stream: tuple[int | str, ...] = (source.iteration, "trees", *stream_of(half))
     title = f"{checkpoint.title}, trees"
 
     def groups(credit: Credit) -> list[list[Rollout]]:
-        if not isinstance(credit, TreeCredit):
+        if not credit.shares_tokens:
             return source.groups
-        shape = credit.branching, credit.tokens_per_level
-        if shape not in trees:
-            leaves = sample_responses(policies.sampler, prompts, credit, stream, title)
-            trees[shape] = groups_of(leaves)
-        return trees[shape]
+        count = checkpoint.config.rollouts.num_samples
+        return groups_of(sample_responses(policies.sampler, prompts, count, stream, title, credit))
 
     return [groups(estimator.credit) for estimator in estimators]
 
 
 def stream_of(half: str) -> tuple[str, ...]:
-    """What tells a half's random streams from the first half's."""
+    """The part of the seeds that only the second half has."""
     return (half,) if half else ()
 
 

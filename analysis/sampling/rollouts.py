@@ -7,14 +7,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.sampling.journal import Meter
+from vineppo.credit import Credit
 from vineppo.errors import UserError
-from vineppo.recipes.tree import TreeCredit
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.tables import TURN_COLUMNS
@@ -52,26 +51,25 @@ def groups_of(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:
 def sample_responses(
     sampler: Sampler,
     prompts_P: Sequence[Prompt],
-    asked: int | TreeCredit,
+    num_samples: int,
     stream: tuple[int | str, ...],
     title: str,
+    credit: Credit | None = None,
 ) -> list[Rollout]:
-    """So many graded responses of every prompt by the engine's policy, or a tree; without steps."""
-    num_samples = asked if isinstance(asked, int) else prod(asked.branching)
+    """Graded responses of the engine's policy, without steps: independent ones, or `credit`'s."""
     with Meter(title, len(prompts_P) * num_samples, 0, sampler.engine) as meter:
 
         def advance(_: Rollout) -> None:
             meter.advance()
 
-        if isinstance(asked, TreeCredit):
-            pending = asked.submit(sampler, prompts_P, stream, advance)
-        else:
-            pending = submit_rollouts(
-                sampler, prompts_P, num_samples, stream, advance, with_logprobs=True
-            )
+        pending = credit.submit(sampler, prompts_P, stream, advance) if credit else None
+        pending = pending or submit_rollouts(
+            sampler, prompts_P, num_samples, stream, advance, with_logprobs=True
+        )
         sampler.finish(meter.tick)
+    place = {prompt.problem.id: number for number, prompt in enumerate(prompts_P)}
     rollouts = pending.settle()
-    return [rollouts[p.problem.id, index] for p in prompts_P for index in range(num_samples)]
+    return [rollouts[key] for key in sorted(rollouts, key=lambda key: (place[key[0]], key[1]))]
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What `benchmarks/trl_grpo.py` runs: three processes, two of them in TRL's environment."""
+"""Processes of `benchmarks/trl_grpo.py`: three, two of them in TRL's environment."""

@@ -72,7 +72,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Iterations:
-    """What an iteration is made with."""
+    """The parts that an iteration needs."""
 
     config: TrainConfig
     sampler: Sampler
@@ -83,7 +83,7 @@ class Iterations:
     operations: Operations
 
     def set_stops(self, has_stops: bool) -> None:
-        """Whether an id ends a response; vLLM adds those of the model's generation config."""
+        """Sets whether an id ends a response; vLLM adds those of the model's generation config."""
         engine: Any = self.sampler.engine
         engine._stop_ids = list(self.stop_ids) if has_stops else []
         if not isinstance(engine, TransformersEngine):

@@ -61,7 +61,7 @@ class Worker:
         )
 
     def ready(self) -> Message:
-        """What the worker says of itself, once it has loaded everything."""
+        """The worker's report of itself, once it has loaded everything."""
         message = self._read()
         assert "ready" in message, f"{self.name} must say that it is ready, got {message}"
         return message["ready"]

@@ -113,7 +113,7 @@ def timed_trainer_class() -> type:
                 self.operations.enter("update")
 
         def time_sync(self) -> None:
-            """Of its vLLM, which takes the weights over at the start of a generation."""
+            """Times vLLM's new weights, which it takes over at the start of a generation."""
             sync_weights = self.vllm_generation.sync_weights
 
             def timed() -> None:

@@ -94,7 +94,7 @@ def coverage(world: World, num_problems: int) -> list[dict]:
 
 
 def trace_coverage(world: World, num_problems: int, spread: float) -> dict:
-    """Of the bootstrap over problems of tr Σ over the first estimator's."""
+    """Coverage of the bootstrap over problems, for tr Σ over the first estimator's."""
     generator = np.random.default_rng((1, num_problems))
     signal = world.mean_C @ world.mean_C
     factor = np.exp(spread**2)  # E s² of log-normal s with mean 1

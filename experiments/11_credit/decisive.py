@@ -66,7 +66,7 @@ def ratio(of: tuple[float, float, float], kappa: float) -> float:
 
 
 def row_of(folder: Path) -> dict:
-    """Of a run's config and the table that gradient-variance wrote to its folder `gradients`."""
+    """A row from a run's config and the table of gradient-variance in its folder `gradients`."""
     config = json.loads((folder / "config.json").read_text())
     task = config["task"]
     steps = task["num_operations"] * (1 + task["num_remarks"])

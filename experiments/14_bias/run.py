@@ -412,7 +412,7 @@ READERS = list(readers())
 
 
 def simulate(world: World, seed: int, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Of every estimator: its gradient's mean distance from exact advantages', trace and cost."""
+    """Each estimator's distance of its mean gradient from exact advantages', trace and cost."""
     found = {}
     for is_tree in (False, True):
         chosen = [name for name in names if (name in TREES) == is_tree]

@@ -373,7 +373,7 @@ def draw_iteration(
 
 
 def finish_run(axes: Mapping[str, Axes], spread: pd.DataFrame) -> None:
-    """What does not depend on the iteration."""
+    """Draws all that does not depend on the iteration."""
     last = spread[spread["iteration"] == spread["iteration"].iloc[-1]]
     source = critical_source(last["source"])
     row = _of(last, source).iloc[0]
@@ -393,7 +393,7 @@ def finish_run(axes: Mapping[str, Axes], spread: pd.DataFrame) -> None:
 
 
 def critical_source(sources: pd.Series) -> str:
-    """Of the values a run had; without any of the truth, else of its advantages."""
+    """The values that a run had; else the truth, or its advantages without a truth."""
     own = [source for source in sources.unique() if source not in (TRUTH, TRAINED)]
     return own[0] if own else TRUTH if TRUTH in set(sources) else TRAINED
 

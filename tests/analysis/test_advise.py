@@ -49,7 +49,7 @@ class World:
         return drawn
 
     def moment(self, advantages):
-        """Of a rollout's gradient, with a parameter a step: two logits double all alike."""
+        """A rollout's squared gradient, one parameter a step: two logits double all alike."""
         return ((advantages * self.scores) ** 2).sum(-1).mean()
 
     def moments(self, continuations=(1, 3)):

@@ -1,4 +1,4 @@
-"""What learning costs: gradient steps, methods at equal cost, the cost of a target, the phases."""
+"""Costs of learning: gradient steps, methods at equal cost, a target, the phases."""
 
 import json
 

@@ -1,8 +1,9 @@
-"""What gradient variance is made of: gradients by hand, sketches, estimators, prices."""
+"""The parts of gradient variance: gradients by hand, sketches, estimators, prices."""
 
 import json
 import math
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,10 +19,13 @@ from support.trained_runs import (
 )
 
 from analysis.sampling import prices
-from analysis.sampling.estimators import advantages_of, choose_estimators
+from analysis.sampling.estimators import Estimator, advantages_of, choose_estimators
 from analysis.sampling.gradients import (
     CountSketch,
+    Source,
     chosen_coordinates,
+    gradient_rows,
+    groups_by_estimator,
     inner_products,
     problem_gradients,
     set_advantages,
@@ -35,10 +39,12 @@ from analysis.sampling.policies import (
 from analysis.sampling.rollouts import groups_of, read_saved
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
+from vineppo.credit import Credit
 from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.recipes.pooled import Pooled
+from vineppo.rollouts import PendingRollouts
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.token_scores import TokenLogprobs
@@ -119,6 +125,50 @@ def test_gradients_are_those_of_the_loss_by_hand(config, aggregation, weight):
     gram_NN = inner_products(rows_ND)
     explicit = expected_ND.astype(float)
     np.testing.assert_allclose(gram_NN, explicit @ explicit.T, rtol=1e-4)
+
+
+def test_an_estimator_that_samples_shared_tokens_is_a_tree_whoever_wrote_it(config):
+    """Its rollouts are its own, in order; tokens that it leaves out do not train."""
+
+    @dataclass(frozen=True)
+    class Shared(Credit):
+        shares_tokens = True
+
+        def submit(self, sampler, prompts_P, stream, done):  # noqa: ARG002
+            pending = PendingRollouts()
+            for prompt in reversed(prompts_P):
+                for index in (1, 0):
+                    leaf = saved_rollout(prompt.problem.id, index, (7, 4, 5), 0.0)
+                    reward = Future()
+                    reward.set_result(float(index))
+                    pending.add(leaf, reward)
+                    done(leaf)
+            return pending
+
+        def trained_tokens(self, rollout):
+            return [rollout.rollout_index == 0, *[True] * (len(rollout.response_ids) - 1)]
+
+    credit = Shared("mine/shared.py:Shared", config.credit.segmenter)
+    engine = SimpleNamespace(counts=SimpleNamespace(sampled_tokens=0))
+    policies = SimpleNamespace(
+        sampler=SimpleNamespace(engine=engine, finish=lambda _: None),
+        prompt=lambda name: SimpleNamespace(problem=Problem(name, "", "")),
+    )
+    checkpoint = SimpleNamespace(config=config, title="mine")
+    estimators = [Estimator("rloo", config.credit), Estimator("mine", credit)]
+    theirs, trees = groups_by_estimator(policies, checkpoint, Source(1, GROUPS), estimators, "")
+    assert theirs is GROUPS
+    keys = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert [(leaf.key, leaf.reward) for group in trees for leaf in group] == [
+        (key, float(key[1])) for key in keys
+    ]
+    set_advantages(trees, [[[0.0] * 3] * 2] * 2, config, credit)
+    trained = [leaf.tokens_T["is_trained"] for group in trees for leaf in group]
+    assert trained == [(True, True, True), (False, True, True)] * 2
+    run = {"config": replace(config, credit=credit), "title": "mine"}
+    run = SimpleNamespace(**run, settings={"sample_values": 0})
+    with pytest.raises(UserError, match=r"mine: its rollouts share prefixes .*Shared"):
+        gradient_rows(policies, run, None)
 
 
 def test_a_sketch_is_linear_and_its_inner_products_unbiased_with_the_stated_variance():

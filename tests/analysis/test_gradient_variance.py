@@ -102,7 +102,7 @@ def test_gains_are_those_of_tables_from_before_the_gain_of_all_problems_too(tmp_
 
 
 def test_halves_tell_noise_within_problems_from_the_spread_of_true_gradients():
-    """Of 50 weights: true gradients deviate by 2, the noise of the estimators by 1 and 3."""
+    """50 weights: true gradients deviate by 2, the noise of the estimators by 1 and 3."""
     generator = np.random.default_rng(0)
     true_ND = generator.normal(0.5, 2, (400, 50))
     first_END, second_END = (

@@ -82,7 +82,7 @@ def test_the_kl_is_exact_over_the_vocabulary_at_the_training_temperature(config)
 
 
 def samples(*responses):
-    """Of each response: problem, index, number of tokens, Σ KL and the reward."""
+    """A row a response: problem, index, number of tokens, Σ KL and reward."""
     columns = SAMPLE_SCHEMA.names[:-1]
     return pd.DataFrame(responses, columns=columns).assign(is_truncated=False)
 

@@ -207,7 +207,7 @@ def test_a_mistake_on_the_command_line_is_one_line_and_status_2(arguments, messa
 
 
 def test_the_command_lists_the_analyses_and_reading_needs_neither_torch_nor_vllm():
-    """What is drawn again is drawn where only the tables are."""
+    """Reading includes drawing again from tables alone."""
     help_text = subprocess.check_output(
         [sys.executable, "-m", "analysis", "--help"], cwd=REPOSITORY, text=True
     )

@@ -17,7 +17,7 @@ HEAVY = "import sys; print(sorted({'torch', 'vllm', 'transformers'} & set(sys.mo
 
 
 def texts_of(notebook):
-    """What the cells show, but for pictures."""
+    """The output of the cells, but for pictures."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     shown = [output.get("data", {}).get("text/plain", output.get("text", "")) for output in outputs]
     return [text for text in shown if "IPython.core.display.Image" not in text]

@@ -1,4 +1,4 @@
-"""What a run's predictors say once training is over: what they said while it went on."""
+"""A run's predictors give the same values after training as during it."""
 
 import json
 from contextlib import ExitStack

@@ -25,7 +25,7 @@ RUN = "#run=0&iteration=12&problem=sum/1"
 
 @pytest.fixture(scope="module")
 def report(built_methods, tmp_path_factory):
-    """Of a run with Monte-Carlo values, truth and a hostile response, and of one with a critic."""
+    """The page of a run with values, truth and a hostile response, and of one with a critic."""
     folder = tmp_path_factory.mktemp("report")
     vine, ppo = (
         shutil.copytree(built_methods / name, folder / name) for name in ("vine_1", "ppo_1")

@@ -1,4 +1,4 @@
-"""What the rollout viewer shows: each step's text, advantage, returns, critic's value and truth."""
+"""The rollout viewer: each step's text, advantage, returns, critic's value and truth."""
 
 from support.report_runs import add_critic, add_truth, steps_of, the_error
 

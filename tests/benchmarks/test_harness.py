@@ -1,4 +1,4 @@
-"""What every benchmark reports, on numbers that are worked out by hand."""
+"""Reports of every benchmark, on numbers that are worked out by hand."""
 
 import json
 

@@ -82,7 +82,7 @@ STATE = "4+6+6-5+2+7*3?\n4+6=0\n0+6=6\n6-5="
 
 
 def p_value(counts, logits_V, setting):
-    """Of a χ² test of sampled tokens; 0 if one of them is cut."""
+    """The p-value of a χ² test of sampled tokens; 0 if one of them is cut."""
     probs_V = torch.softmax(logits_V / setting.temperature, -1)
     edge = probs_V.topk(setting.top_k or len(probs_V)).values[-1]
     probs_V[probs_V < max(edge, setting.min_p * probs_V.max())] = 0

@@ -1,4 +1,4 @@
-"""What vLLM's engine alone does; what it does on a GPU runs here over a vLLM that only notes."""
+"""vLLM's engine alone; its work on a GPU runs here over a vLLM that only notes."""
 
 import gc
 from dataclasses import replace

@@ -43,7 +43,7 @@ WRONG = [
 
 
 def test_the_checker():
-    """Of 2, 3, 25 and 50 make 119: by any order of the numbers, and nothing is executed."""
+    """2, 3, 25 and 50 make 119: by any order of the numbers, and nothing is executed."""
     for text in RIGHT:
         assert reward("", RIGHT[0], f"So.\n**Answer:** {text}") == 1, text
     for text in WRONG:

@@ -52,7 +52,7 @@ def drawn(seed):
 
 
 def probability(probs, leaf, first=0):
-    """Of a leaf, from its prefix of so many choices on."""
+    """The probability of a leaf from its prefix of `first` choices on."""
     taken = [probs[leaf[:t]] if leaf[t] else 1 - probs[leaf[:t]] for t in range(first, DEPTH)]
     return float(np.prod(taken))
 

@@ -79,7 +79,7 @@ def test_more_critics_than_rollouts_are_refused(configs):
 
 
 def test_agreed_tokens_do_not_train_and_disputed_ones_get_no_bonus(configs):
-    """Of five tokens a share of 0.4 each: the two least, and the two most, spread ones."""
+    """Five tokens, a share of 0.4 each: the two least, and the two most, spread ones."""
     ensemble = critic_of(start(config_of(configs, critic__agreed=0.4, critic__disputed=0.4)))
     (found,) = rollouts()[:1]
     found.response_ids = (5,) * 5

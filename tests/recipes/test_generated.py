@@ -165,7 +165,7 @@ def test_it_learns_what_the_first_line_decides(configs, regression_coef):
 
 
 def test_the_weights_are_the_scores_less_the_others():
-    """Of what was sampled alone; behind each answer's reasons the number that was right."""
+    """Sampled tokens alone; behind each answer's reasons stands the number that was right."""
     asked, put_in = ids("4?"), ids("=*")
     is_sampled = (True, False, False, True, True)
     answers = [

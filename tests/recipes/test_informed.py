@@ -83,7 +83,7 @@ def test_a_critic_that_is_told_the_answer_sees_it_and_no_other_does(critics):
 
 
 def test_values_are_those_of_the_state_behind_the_view(critics):
-    """Of every state passed by itself, as the critic without a view would read such a prompt."""
+    """Every state passes by itself, as the critic without a view would read such a prompt."""
     one, other = attempt("40"), attempt("7", response="4+6=1\n")
     for rollout, found_T in zip((one, other), values(critics[True], one, other), strict=True):
         begun = (*ids(f"{rollout.problem.answer}\n", begins=True), *rollout.prompt_ids[1:])

@@ -15,7 +15,7 @@ def test_a_sure_step_joins_the_next():
 
 
 def test_at_most_so_many_steps_end_where_it_was_least_sure():
-    """Of five lines with least log-probabilities −3, −1, −2, −1, −9; the end is no boundary."""
+    """Five lines have the least log-probabilities −3, −1, −2, −1, −9; the end is no boundary."""
     logprobs = [-3, 0, 0, -1, -2, 0, -1, 0, 0, -9]
     lines = ["a", "\n"] * 5
     for max_steps, starts in ((9, [0, 2, 4, 6, 8]), (4, [0, 2, 4, 6]), (3, [0, 2, 6]), (1, [0])):

@@ -23,7 +23,7 @@ def oracle() -> Oracle:
 
 
 def rollouts(wrong_probability: float, count: int) -> list[Rollout]:
-    """Of a policy that learned from CONFIG's demonstrator, and now errs as often as given."""
+    """Rollouts of a policy that learned from CONFIG's demonstrator and errs as often as given."""
     demonstrator = ChainDemonstrator(replace(CONFIG, wrong_probability=wrong_probability))
     cut = LinesSegmenter("lines")
     made = []

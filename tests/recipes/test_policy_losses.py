@@ -11,7 +11,7 @@ from vineppo.recipes.policy_losses import filter_weights, sequence_surrogate, we
 
 
 def of_kind(kind, **changes):
-    """What of a config the loss reads."""
+    """The part of a config that the loss reads."""
     keys = {"policy_loss": kind, "clip_low": 0.2, "clip_high": 0.3, "dual_clip": None}
     return SimpleNamespace(**keys | changes)
 

@@ -81,7 +81,7 @@ def trained():
 
 
 def one_choice(step, is_right, probability=0.5):
-    """Of 7, the only token of the answer, and 3."""
+    """A choice between token 7, the only one of the answer, and token 3."""
     choices = Choices(
         positions_U=np.array([step]), ids_UK=np.array([[7, 3]], np.int32),
         logprobs_UK=np.log(np.array([[probability, 1 - probability]], np.float32)),
@@ -111,7 +111,7 @@ def test_the_documented_value():
 
 
 def test_differences_have_no_mean_under_the_policy(trained):
-    """Of whatever has been learned: the sum over all tokens, each by its probability."""
+    """The sum over all tokens, each by its probability, whatever has been learned."""
     for one in World(1).rollouts(20):
         logprobs_L = np.append(one.choices.logprobs_UK[1], np.log(0.005))
         totals = []

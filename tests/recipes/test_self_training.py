@@ -114,7 +114,7 @@ def test_a_pair_of_steps_is_where_two_answers_part(right, wrong, pair):
 
 @pytest.mark.parametrize("now", [(-2.0, -3.5), (-0.5, -2.0), (300.0, -900.0), (-900.0, 300.0)])
 def test_the_slopes_are_the_losss(now):
-    """Of DPO-positive written down once more, by autograd."""
+    """DPO-positive written down once more, by autograd."""
     own, start = DpoPositive("dpo_positive", 0.3, 5.0, None), (-1.0, -3.0)
     logs = torch.tensor(now, dtype=torch.float64, requires_grad=True)
     right, wrong = logs - torch.tensor(start, dtype=torch.float64)

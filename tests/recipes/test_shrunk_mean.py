@@ -79,7 +79,7 @@ def test_one_rollout_a_problem_has_the_mean_of_the_other_problems():
 
 
 def test_earlier_problems_count_also_after_a_resume_and_at_a_checkpoint(tmp_path):
-    """Of two iterations one is remembered, as if its problems were of this one."""
+    """One of two iterations is remembered, as if its problems were of this one."""
     before, last = [[1.0, 1.0]] * 4, [[1.0, 0.0], [1.0, 1.0]] * 6
     now = [[1.0, 0.0], [0.0, 0.0]]
     predictor = shrunk(1)

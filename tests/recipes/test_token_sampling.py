@@ -47,7 +47,7 @@ def sample(logits_1V, u, temperature=1.0, top_p=1.0):
 
 
 def sample_rows(logits_BV, temperatures_B, top_ps_B, uniforms_B):
-    """Of a greedy row temperature and top_p are 1 to it."""
+    """Samples rows; a greedy one has temperature and top_p 1 here."""
     is_greedy_B = torch.tensor([temperature == 0 for temperature in temperatures_B])
     temperatures_B = torch.tensor(temperatures_B).masked_fill(is_greedy_B, 1.0)
     top_ps_B = torch.tensor(top_ps_B).masked_fill(is_greedy_B, 1.0)
@@ -97,7 +97,7 @@ def test_a_grid_of_numbers_meets_every_token_at_its_probability(temperature, top
     ("most_likely", "largest_top_p", "num_ids"), [(10, 0.3, 10), (10, 1.0, 40), (512, 0.3, 40)]
 )
 def test_many_random_nuclei_against_brute_force(monkeypatch, most_likely, largest_top_p, num_ids):
-    """Of 40 ids in halves, many of which are equal; ten are enough for a mass of 0.3, not of 1."""
+    """40 ids in halves, many equal; ten are enough for a mass of 0.3, not of 1."""
     monkeypatch.setattr(transformers_engine, "MOST_LIKELY", most_likely)
     generator = torch.Generator().manual_seed(0)
     probs_BV = ((4 * torch.randn(50, 40, generator=generator)).round() / 2).double().softmax(-1)

@@ -58,7 +58,7 @@ class Policy:
         self.first = {state: draw.uniform(0.2, 0.8) for state in states}
 
     def prob(self, path, start=0):
-        """Of the tokens from `start` on."""
+        """The probability of the tokens from `start` on."""
         steps = [abs(a - self.first[path[:t]]) for t, a in enumerate(path)]
         return np.prod(steps[start:])
 
@@ -121,7 +121,7 @@ def test_leaving_the_own_child_out_is_unbiased_by_leaves(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_once_weighs_the_levels_by_their_segments(seed):
-    """Of 4 leaves 2 have a first segment of their own: half the weight of the last level."""
+    """2 of 4 leaves have a first segment of their own: half the weight of the last level."""
     policy = Policy(seed)
     weights = np.where(LEVELS == 0, 0.5, 1.0)
     assert policy.gradient(OTHERS) == pytest.approx(weights * policy.truth(), abs=1e-12)

@@ -1,1 +1,1 @@
-"""What tests share: small runs, processes, doubles and numbers. No test imports another."""
+"""Tests share these small runs, processes, doubles and numbers. No test imports another."""

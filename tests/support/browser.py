@@ -101,7 +101,7 @@ class Tab:
                 time.sleep(0.05)
 
     def run(self, expression):
-        """What a JavaScript expression comes to in the page, as JSON data."""
+        """The value of a JavaScript expression in the page, as JSON data."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")

@@ -108,7 +108,7 @@ def chains(
 
 
 def squared_error(rollouts: list[Rollout], values: list[np.ndarray], name: str | None) -> float:
-    """Of a predictor's values, None: of the mean returns; over all states."""
+    """The mean over all states, of a predictor's values or, with None, of the mean returns."""
     errors = []
     for one, values_S in zip(rollouts, values, strict=True):
         means_S = [state.mean for state in one.returns_S[MONTE_CARLO]]

@@ -88,7 +88,7 @@ def train(config: TrainConfig, models: Models, found: Any, iteration: int) -> di
 
 
 def saved_weights(model: Policy | ValuePredictor, directory: Path) -> dict[str, torch.Tensor]:
-    """What a policy or a critic writes."""
+    """The weights that a policy or a critic saves."""
     model.save_hf(directory)
     return load_file(directory / "model.safetensors")
 

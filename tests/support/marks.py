@@ -30,7 +30,7 @@ class Job:
             pass
 
     def finish(self) -> str:
-        """What it has written, having come to a good end."""
+        """Its output, having come to a good end."""
         output = "".join(self.communicate())
         assert [process.returncode for process in self.ranks] == [0] * len(self.ranks), output
         return output

@@ -52,7 +52,7 @@ class Forked:
 
     @property
     def sentinel(self) -> int:
-        """What `multiprocessing.connection.wait` takes; it is ready when the process has ended."""
+        """For `multiprocessing.connection.wait`: it is ready when the process has ended."""
         return self._process.sentinel
 
     @property
@@ -64,7 +64,7 @@ class Forked:
         self._process.join()
 
     def communicate(self, timeout: float = TIMEOUT_S) -> tuple[str, str]:
-        """What it has written to stdout and to stderr, at its end."""
+        """Its stdout and stderr, at its end."""
         self._process.join(timeout)
         if self.returncode is None:
             self.kill()
@@ -116,7 +116,7 @@ def start_ranks(num_ranks: int, function: str, *given: Any, **env: str) -> list[
 
 
 def run_ranks(num_ranks: int, function: str, *given: Any, **env: str) -> list[str]:
-    """What each wrote, all of them having come to a good end."""
+    """The output of each, all of them having come to a good end."""
     processes = start_ranks(num_ranks, function, *given, **env)
     outputs = ["".join(process.communicate()) for process in processes]
     assert [process.returncode for process in processes] == [0] * num_ranks, "\n".join(outputs)
@@ -155,7 +155,7 @@ def free_port() -> int:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Of a real process: one thread, this repository before any other."""
+    """The environment of a real process: one thread, this repository before any other."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **changes}
 
 

@@ -26,7 +26,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--npro
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained; the embedded models are float32, which stage 0 takes."""
+    """A run on ranks; the embedded models are float32, which stage 0 takes."""
 
     algorithm: str
     engine: str

@@ -1,4 +1,4 @@
-"""What the report's tests put into run directories, and how they look at what comes out."""
+"""Run directories for the report's tests, and readers of the page."""
 
 import json
 

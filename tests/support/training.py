@@ -146,7 +146,7 @@ def timeless(run_dir: Path) -> list[dict[str, float]]:
 
 
 def weights(run_dir: Path, name: str = "final/policy") -> dict[str, torch.Tensor]:
-    """Of a model, or of the state of another predictor."""
+    """The weights of a model, or the state of another predictor."""
     state = run_dir / name / "state.pt"
     if state.exists():
         return dict(_tensors(torch.load(state, weights_only=True), ""))

@@ -1,4 +1,4 @@
-"""What is sampled from the random walk: rollouts and vine values of known truth."""
+"""Samples of the random walk: rollouts and vine values of known truth."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext

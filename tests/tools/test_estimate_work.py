@@ -69,7 +69,7 @@ def test_sampling_is_what_counting_every_state_gives(load, mode):
     [(Cuts("random", 2), 2), (Cuts("uncertain", 9), 3), (CoinCuts("coin", 0.5), 1.5)],
 )
 def test_some_states_are_counted_without_the_first(load, states, each):
-    """Of 3 later ones a rollout, half the response behind them on average."""
+    """3 later states a rollout, half the response behind them on average."""
     sampled = sampled_tokens(load(credit={"num_continuations": 5, "states": states}), GIVEN)
     assert sampled["num_states"] == 6 * each
     assert sampled["continuations"] == 5 * 6 * each * 10
@@ -96,7 +96,7 @@ def test_without_continuations_only_rollouts_are_sampled(load, block_size, fed):
     ],
 )
 def test_passes_of_the_trainer(load, leaf, tables, expected):
-    """Of the policy, the reference, the update, the critics and their updates."""
+    """Counts passes of the policy, the reference, the update, the critics and their updates."""
     found = trained_tokens(load(leaf, **{"optimization": {"num_epochs": 1}, **tables}), GIVEN)
     assert tuple(number / TOKENS for number in found.values()) == expected
 

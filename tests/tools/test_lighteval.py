@@ -25,7 +25,7 @@ def ids_of(text):
 
 @pytest.fixture
 def run(tmp_path):
-    """Of the demo's config with three problems; its policy is the embedded one."""
+    """A run of the demo's config with three problems; its policy is the embedded one."""
     return made_run(tmp_path / "mine", "demo_vineppo")
 
 
@@ -51,7 +51,7 @@ def test_rows_are_the_test_problems(run):
 
 
 def test_rewards_are_the_runs(run):
-    """Of the right answer, of a wrong one, and of the right one cut off."""
+    """The right answer, a wrong one, and the right one cut off."""
     problems = Problems(run)
     row = json.loads((problems.write_rows() / "test.jsonl").read_text().splitlines()[0])
     right, wrong = (f"####{(int(row['answer']) + more) % 10}" for more in (0, 1))

@@ -90,7 +90,7 @@ def test_a_bad_row_is_one_line_that_names_it(base, tokenizer, tmp_path):
 
 
 def test_drawn_pairs_are_all_there_are_each_as_often():
-    """Of the values 0, 0, ½, 1 and gap ½: ½ over two, 1 over three; one drawn of the five."""
+    """Values 0, 0, ½, 1 and gap ½: ½ over two, 1 over three; one drawn of the five."""
     values = {((1,), (n,)): value for n, value in enumerate((0.0, 0.0, 0.5, 1.0))}
     expected = {
         (better, worse)

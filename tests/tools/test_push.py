@@ -124,7 +124,7 @@ def test_mistakes_are_one_line(run, tmp_path, capsys):
 
 
 class Hub:
-    """What a hub is asked for."""
+    """A hub's double that notes its requests."""
 
     asked: ClassVar[list[object]] = []
 

@@ -106,7 +106,7 @@ def on_ranks(
     ranks_a_replica: int = 1,
     by_entropies: Segmenter | None = None,
 ) -> tuple[Experience, list[tuple[int, int]]]:
-    """What rank 0 found, and each rank's requests and steps."""
+    """Rank 0's values, and each rank's requests and steps."""
     given = (world, port, kind, early, ranks_a_replica, by_entropies, str(out))
     call_on_ranks(run_rank, *given, num_ranks=world)
     found: tuple[Experience, list[tuple[int, int]]] = torch.load(out, weights_only=False)

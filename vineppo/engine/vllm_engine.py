@@ -55,6 +55,67 @@ class _Running:
     num_cached: int = 0
 
 
+def arguments_of(
+    config: VllmConfig, model: EngineModel, on_gpu: bool, cache_bytes: int | None
+) -> dict[str, Any]:
+    """Of `vllm.LLM`. Raises `UserError` for what vLLM cannot serve on a CPU."""
+    if not on_gpu and config.block_size % 32:
+        raise UserError(
+            f"config: engine.block_size must be a multiple of 32 on a CPU, got {config.block_size}"
+        )
+    text = AutoConfig.from_pretrained(model.path).get_text_config()
+    if not on_gpu:
+        check_head_size(model.path, text)
+        os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
+        if config.enforce_eager:
+            # vLLM would still compile the count of a token's rank, which needs a compiler.
+            torch._dynamo.config.disable = True
+    # Only if ids are padding: a processor has its price in every step.
+    has_padding = text.vocab_size > model.num_token_ids
+    # A graph for every batch that decodes: vLLM would stop at 512 sequences.
+    graphs = {"max_cudagraph_capture_size": config.max_num_seqs}
+    return dict[str, Any](
+        model=model.path,
+        skip_tokenizer_init=True,
+        dtype=config.dtype,
+        block_size=config.block_size,
+        max_model_len=config.max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        gpu_memory_utilization=config.gpu_memory_utilization,
+        kv_cache_memory_bytes=cache_bytes,
+        enforce_eager=config.enforce_eager,
+        enable_prefix_caching=True,
+        # After a prompt cut in two vLLM rewinds the request's generator; a CPU's cannot.
+        enable_chunked_prefill=on_gpu,
+        enable_sleep_mode=config.sleep_while_training and on_gpu,
+        logprobs_mode="processed_logprobs",
+        logits_processors=[padding_mask(model.num_token_ids)] if has_padding else None,
+        compilation_config=graphs if on_gpu and not config.enforce_eager else None,
+        # "auto" would apply a model's generation_config.json (a repetition penalty, say).
+        generation_config="vllm",
+        **config.options(on_gpu),
+        disable_log_stats=True,
+        use_tqdm_on_load=False,
+        seed=0,
+    )
+
+
+def start(path: str, arguments: dict[str, Any]) -> vllm.LLM:
+    # A dropped engine takes vLLM's process groups down when it is collected: before this one
+    # makes its own. An engine's start freezes what there is.
+    gc.unfreeze()
+    gc.collect()
+    leave_trainers_classes_alone()
+    try:
+        return vllm.LLM(**arguments)
+    except (ValueError, NotImplementedError) as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UserError(
+            f"vLLM cannot serve model {path}: {' '.join(said.split())[:300]}"
+        ) from error
+
+
 class VllmEngine:
     """`Engine` on vLLM's V1 core, in this process so that weights never leave memory.
 
@@ -69,64 +130,10 @@ class VllmEngine:
     ) -> None:
         """On a GPU, `cache_bytes` replaces the cache that the share of memory leaves."""
         self._on_gpu = torch.cuda.is_available()
-        if not self._on_gpu:
-            if config.block_size % 32:
-                raise UserError(
-                    "config: engine.block_size must be a multiple of 32 on a CPU, got "
-                    f"{config.block_size}"
-                )
-            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(config.cpu_kv_cache_gib)
-            if config.enforce_eager:
-                # vLLM would still compile the count of a token's rank, which needs a compiler.
-                torch._dynamo.config.disable = True
         self.ranks_a_replica = config.ranks_a_replica
         self._can_sleep = config.sleep_while_training and self._on_gpu
-        text = AutoConfig.from_pretrained(model.path).get_text_config()
-        if not self._on_gpu:
-            check_head_size(model.path, text)
-        num_rows = text.vocab_size
-        # Only if ids are padding: a processor has its price in every step.
-        masks = [padding_mask(model.num_token_ids)] if num_rows > model.num_token_ids else None
-        # A graph for every batch that decodes: vLLM would stop at 512 sequences.
-        graphs = {"max_cudagraph_capture_size": config.max_num_seqs}
-        has_graphs = self._on_gpu and not config.enforce_eager
         num_threads = torch.get_num_threads()
-        # A dropped engine takes vLLM's process groups down when it is collected: before this one
-        # makes its own. An engine's start freezes what there is.
-        gc.unfreeze()
-        gc.collect()
-        leave_trainers_classes_alone()
-        arguments = dict[str, Any](
-            model=model.path,
-            skip_tokenizer_init=True,
-            dtype=config.dtype,
-            block_size=config.block_size,
-            max_model_len=config.max_model_len,
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
-            gpu_memory_utilization=config.gpu_memory_utilization,
-            kv_cache_memory_bytes=cache_bytes,
-            enforce_eager=config.enforce_eager,
-            enable_prefix_caching=True,
-            # After a prompt cut in two vLLM rewinds the request's generator; a CPU's cannot.
-            enable_chunked_prefill=self._on_gpu,
-            enable_sleep_mode=self._can_sleep,
-            logprobs_mode="processed_logprobs",
-            logits_processors=masks,
-            compilation_config=graphs if has_graphs else None,
-            # "auto" would apply a model's generation_config.json (a repetition penalty, say).
-            generation_config="vllm",
-            **config.options(self._on_gpu),
-            disable_log_stats=True,
-            use_tqdm_on_load=False,
-            seed=0,
-        )
-        try:
-            self._llm = vllm.LLM(**arguments)
-        except (ValueError, NotImplementedError) as error:
-            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            reason = " ".join(said.split())[:300]
-            raise UserError(f"vLLM cannot serve model {model.path}: {reason}") from error
+        self._llm = start(model.path, arguments_of(config, model, self._on_gpu, cache_bytes))
         if self._on_gpu:
             # vLLM's worker leaves one thread, too few for an offloaded optimizer.
             torch.set_num_threads(num_threads)

@@ -173,7 +173,7 @@ class VineTrainer(GRPOTrainer):
         return {key: tuple(rewards[n * size :][:size]) for n, key in enumerate(states)}
 
     def _texts(self, prompts: list[Any], ids: list[list[int]]) -> Any:
-        """What TRL makes of completions for its reward functions."""
+        """The completions as TRL gives them to its reward functions."""
         decoded = self.processing_class.batch_decode(ids, skip_special_tokens=True)
         if not is_conversational({"prompt": prompts[0]}):
             return decoded

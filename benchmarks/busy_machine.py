@@ -1,0 +1,93 @@
+"""How much an iteration slows down on a machine that does other work.
+
+`python -m benchmarks.busy_machine` trains the demo's VinePPO alone and beside two programs, each of
+which uses 60 % of a core in bursts. Both are measured with our thread settings (`cli.THREADS`) and
+with the libraries' own.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main
+
+CONFIG = Path(__file__).resolve().parents[1] / "configs/demo_vineppo.jsonnet"
+NUM_ITERATIONS = 6  # of which the first is left out: it warms up
+NUM_PROGRAMS = 2
+BURSTS = """
+import time
+while True:
+    start = time.perf_counter()
+    while time.perf_counter() - start < 0.3:
+        pass
+    time.sleep(0.2)
+"""
+LIBRARIES = {"OMP_WAIT_POLICY": "ACTIVE", "VLLM_CPU_OMP_THREADS_BIND": "auto"}
+
+
+@contextmanager
+def programs(number: int) -> Iterator[None]:
+    running = [subprocess.Popen([sys.executable, "-c", BURSTS]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def iteration_s(options: Options, number: int, environment: dict[str, str]) -> float:
+    """The median seconds of an iteration beside so many programs."""
+    settings = {
+        "num_iterations": 2 if options.is_quick else NUM_ITERATIONS,
+        "evaluation.every": 0,
+        "evaluation.num_samples": 1,
+        "task.num_test_problems": 1,
+        "checkpoint.every": 100,
+        "logging.wandb_project": "null",
+    }
+    assignments = [*(f"{key}={value}" for key, value in settings.items()), *options.assignments]
+    with tempfile.TemporaryDirectory() as folder, programs(number):
+        run = Path(folder) / "run"
+        command = [sys.executable, "-m", "vineppo.cli", "train", str(CONFIG), "--run-dir", str(run)]
+        command += [part for assignment in assignments for part in ("--set", assignment)]
+        subprocess.run(
+            command, env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL
+        )
+        lines = (run / "metrics.jsonl").read_text().splitlines()
+    return statistics.median(json.loads(line)["time/total_s"] for line in lines[1:])
+
+
+def main() -> None:
+    options = parse_options("busy_machine", __doc__.splitlines()[0])
+    names = {"ours": {}, "libraries'": LIBRARIES}
+    alternatives = {
+        f"{name}, {'busy' if number else 'quiet'}": partial(
+            iteration_s, options, number, environment
+        )
+        for name, environment in names.items()
+        for number in (0, NUM_PROGRAMS)
+    }
+    found = alternate(options.num_runs, alternatives)
+    ratios = {
+        "beside two programs ÷ alone": ratio(found["ours, busy"], found["ours, quiet"]),
+        "the same with the libraries' threads": ratio(
+            found["libraries', busy"], found["libraries', quiet"]
+        ),
+        "alone: ours ÷ the libraries' threads": ratio(
+            found["ours, quiet"], found["libraries', quiet"]
+        ),
+    }
+    seconds = {f"seconds, {name}": statistics.median(times) for name, times in found.items()}
+    report("busy_machine", options, options.num_runs, ratios, seconds)
+
+
+if __name__ == "__main__":
+    run_main(main)

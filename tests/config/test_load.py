@@ -82,6 +82,10 @@ def test_set_can_switch_a_kind(configs):
          "'arithmetic', 'svamp', 'olympiadbench', 'countdown', 'jsonl', 'reasoning_gym', 'worded', "
          "'verifiers', or "
          "'FILE.py:Class', got 'chess'"),
+        ("task.prompt.chat_template_kwargs={}", "config: unknown key "
+         'task.prompt.chat_template_kwargs (task.prompt.kind is "template")'),
+        ("model.gradient_checkpointing=x",
+         'config: model.gradient_checkpointing: Input should be a valid boolean, got "x"'),
         ("credit.segmenter={}", "config: missing key credit.segmenter.kind"),
         ('critic={"kind": "shared"}', "config: missing key critic.coef"),
         ("credit.kind.x=1", '--set credit.kind.x: credit.kind must be a table of keys, got "vine"'),

@@ -78,6 +78,7 @@ def test_long_texts_show_before_the_run(run, tmp_path):
         "--steps=39",
         f"--tokens-per-s={tmp_path}",
     ]
+    assert not re.search(r"sampling, s|iteration, ", run("demo_vineppo.jsonnet", *given[:-1])[1])
     for options, steps in (([], 39), ([merged], 16)):
         status, out, err = run("demo_vineppo.jsonnet", *given, *options)
         assert status == 0, err

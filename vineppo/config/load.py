@@ -131,7 +131,8 @@ def _place(location: tuple[str | int, ...], resolved: dict[str, Any]) -> tuple[s
     table = resolved
     for i, part in enumerate(location):
         is_last = i == len(location) - 1
-        if part == "[key]" or (isinstance(node, dict) and part not in node and not is_last):
+        is_tag = isinstance(node, dict) and (part not in node or part == node.get("kind"))
+        if part == "[key]" or isinstance(node, str | float | int) or (is_tag and not is_last):
             continue
         parts.append(str(part))
         table = node if isinstance(node, dict) else {}

@@ -162,14 +162,14 @@ def as_table(estimates: Sequence[Estimate]) -> str:
 
 
 def row(estimate: Estimate) -> dict[str, str]:
-    """By column. A peak above the GPU's memory is marked."""
+    """By column: times only for rates that are given. A peak above the GPU's memory is marked."""
     moment, num_bytes = peak(estimate.memory)
     given, sampled = estimate.assumptions, estimate.sampled
     is_too_much = given.num_gpus and num_bytes > given.gpu_gib * GIB
     phases = ("rollouts", "values", "prefixes")
     sampling = sum(estimate.seconds.get(phase, 0.0) for phase in phases)
     everything = sum(estimate.seconds.values())
-    return {
+    shown = {
         "config": estimate.name,
         "GPUs": str(given.num_gpus),
         "peak, GiB": digits(num_bytes / GIB) + (" (too much)" if is_too_much else ""),
@@ -178,11 +178,15 @@ def row(estimate: Estimate) -> dict[str, str]:
         "states": digits(sampled["num_states"]),
         "continuations": digits(sampled["num_continuations"]),
         "sampled tokens, millions": digits((sampled["rollouts"] + sampled["continuations"]) / 1e6),
-        "sampling, s": digits(sampling),
-        "training, s": digits(everything - sampling),
-        "iteration, s": digits(everything),
-        "iteration, min": digits(everything / 60),
     }
+    if given.tokens_per_s is not None:
+        shown["sampling, s"] = digits(sampling)
+    if given.train_tflops is not None:
+        shown["training, s"] = digits(everything - sampling)
+    if estimate.seconds:
+        shown["iteration, s"] = digits(everything)
+        shown["iteration, min"] = digits(everything / 60)
+    return shown
 
 
 def digits(x: float) -> str:

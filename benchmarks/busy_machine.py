@@ -1,8 +1,8 @@
 """How much an iteration slows down on a machine that does other work.
 
 `python -m benchmarks.busy_machine` trains the demo's VinePPO alone and beside two programs, each of
-which uses 60 % of a core in bursts. Both are measured with our thread settings (`cli.THREADS`) and
-with the libraries' own.
+which uses 60 % of a core in bursts. Both are measured with the libraries' threads as they are, and
+with threads that sleep while they wait and are bound to no core.
 """
 
 import json
@@ -29,7 +29,7 @@ while True:
         pass
     time.sleep(0.2)
 """
-LIBRARIES = {"OMP_WAIT_POLICY": "ACTIVE", "VLLM_CPU_OMP_THREADS_BIND": "auto"}
+SLEEPING = {"OMP_WAIT_POLICY": "PASSIVE", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def iteration_s(options: Options, number: int, environment: dict[str, str]) -> f
 
 def main() -> None:
     options = parse_options("busy_machine", __doc__.splitlines()[0])
-    names = {"ours": {}, "libraries'": LIBRARIES}
+    names: dict[str, dict[str, str]] = {"as they are": {}, "sleeping": SLEEPING}
     alternatives = {
         f"{name}, {'busy' if number else 'quiet'}": partial(
             iteration_s, options, number, environment
@@ -77,14 +77,14 @@ def main() -> None:
     }
     found = alternate(options.num_runs, alternatives)
     ratios = {
-        "beside two programs ÷ alone": ratio(found["ours, busy"], found["ours, quiet"]),
-        "the same with the libraries' threads": ratio(
-            found["libraries', busy"], found["libraries', quiet"]
-        ),
-        "alone: ours ÷ the libraries' threads": ratio(
-            found["ours, quiet"], found["libraries', quiet"]
-        ),
+        f"beside two programs ÷ alone, {name}": ratio(
+            found[f"{name}, busy"], found[f"{name}, quiet"]
+        )
+        for name in names
     }
+    ratios["alone: sleeping threads ÷ as they are"] = ratio(
+        found["sleeping, quiet"], found["as they are, quiet"]
+    )
     seconds = {f"seconds, {name}": statistics.median(times) for name, times in found.items()}
     report("busy_machine", options, options.num_runs, ratios, seconds)
 

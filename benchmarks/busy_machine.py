@@ -1,8 +1,8 @@
 """How much an iteration slows down on a machine that does other work.
 
-`python -m benchmarks.busy_machine` trains the demo's VinePPO alone and beside two programs, each of
-which uses 60 % of a core in bursts. Both are measured with the libraries' threads as they are, and
-with threads that sleep while they wait and are bound to no core.
+`python -m benchmarks.busy_machine` trains the demo's VinePPO alone and beside two programs. Each
+program uses 60 % of a core in bursts. Both are measured with the libraries' threads as they are,
+and with threads that sleep while they wait and are bound to no core.
 """
 
 import json
@@ -44,7 +44,7 @@ def programs(number: int) -> Iterator[None]:
 
 
 def iteration_s(options: Options, number: int, environment: dict[str, str]) -> float:
-    """The median seconds of an iteration beside so many programs."""
+    """The median seconds of an iteration beside `number` programs."""
     settings = {
         "num_iterations": 2 if options.is_quick else NUM_ITERATIONS,
         "evaluation.every": 0,

@@ -395,7 +395,7 @@ def stream_of(half: str) -> tuple[str, ...]:
 
 
 def next_prompts(policies: Policies, checkpoint: Checkpoint, num_problems: int) -> list[Prompt]:
-    """Those of the next iteration, where the run has so many problems an iteration."""
+    """The next iteration's, if the run has `num_problems` an iteration."""
     prompts = list(policies.train_by_id.values())
     count = min(num_problems, len(prompts))
     seed, iteration = checkpoint.config.seed, checkpoint.iteration + 1

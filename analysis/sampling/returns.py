@@ -179,7 +179,7 @@ def add_fresh_values(
 ) -> dict[str, int]:  # fmt: skip
     """Sets returns of every distinct state and greedy rewards; gives the greedy responses' tokens.
 
-    Resumable: what the journal holds is not sampled again. Every `half` has returns of its own.
+    Resumable: what the journal holds is not sampled again. Each `half` has other returns.
     """
     _check_countable(checkpoint)
     number = checkpoint.settings["sample_values"]

@@ -76,6 +76,7 @@ def test_long_texts_show_before_the_run(run, tmp_path):
         *(f"--set={key}={size}" for key, size in sizes.items()),
         "--num-gpus=0",
         "--steps=39",
+        "--train-tflops=1",
         f"--tokens-per-s={tmp_path}",
     ]
     assert not re.search(r"sampling, s|iteration, ", run("demo_vineppo.jsonnet", *given[:-1])[1])

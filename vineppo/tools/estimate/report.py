@@ -183,7 +183,7 @@ def row(estimate: Estimate) -> dict[str, str]:
         shown["sampling, s"] = digits(sampling)
     if given.train_tflops is not None:
         shown["training, s"] = digits(everything - sampling)
-    if estimate.seconds:
+    if None not in (given.tokens_per_s, given.train_tflops):
         shown["iteration, s"] = digits(everything)
         shown["iteration, min"] = digits(everything / 60)
     return shown

@@ -15,7 +15,7 @@ from analysis.figures import GREY, METHOD_COLORS
 Settings = dict[str, Any]
 CRITIC, MONTE_CARLO = "critic", "monte_carlo"
 BASELINE, BOUND = "rloo", "exact"  # exact values are what no run can buy
-COUNT, OWN = r"([1-9]\d*)", r"(_own)?"
+COUNT, OWN, ROOT = r"([1-9]\d*)", r"(_own)?", r"(_shrunk_mean)?"
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ def _by_chance(by: str) -> Callable[..., Settings]:
     return lambda boundaries, cuts, k, own: _vine(k, own, **_expected(by, cuts, boundaries))
 
 
-def _joined(boundaries: float, cuts: str, k: str) -> Settings:
+def _joined(boundaries: float, cuts: str, k: str, root: str | None) -> Settings:
     states = _expected("probability", cuts, boundaries)
-    return {"kind": "joined", "num_continuations": int(k), "states": states}
+    table = {"kind": "joined", "num_continuations": int(k), "states": states}
+    return table | {"root": root and root.removeprefix("_")}
 
 
 def _doubly_robust(_: float, __: str, one_in: str, k: str) -> Settings:
@@ -146,11 +147,13 @@ FORMS = (
         f"coin_{COUNT}_{COUNT}{OWN}", "one state in {}, K = {}", "one state in N", "#D37295",
         lambda _, n, k, own: _vine(k, own, kind="coin", probability=1 / int(n)),
     ),
-    _drawn(f"joined_{COUNT}_{COUNT}", "{} joined cuts, K = {}", "joined", _JOINED, _joined),
+    _drawn(
+        f"joined_{COUNT}_{COUNT}{ROOT}", "{} joined cuts, K = {}", "joined", _JOINED, _joined
+    ),
     Form(
-        f"joined_(.+)_{COUNT}_{COUNT}", "{1} joined cuts, K = {2}, with {0}",
+        f"joined_(.+)_{COUNT}_{COUNT}{ROOT}", "{1} joined cuts, K = {2}, with {0}",
         "joined with a martingale", METHOD_COLORS["joined, answer in view"],
-        lambda boundaries, _, cuts, k: _joined(boundaries, cuts, k), "{}", "continuations",
+        lambda boundaries, _, *numbers: _joined(boundaries, *numbers), "{}", "continuations",
     ),
     Form(
         f"doubly_robust_(.+)_{COUNT}_{COUNT}", "doubly robust on {}, one state in {}, K = {}",
@@ -176,7 +179,8 @@ def label(name: str) -> str:
         return figures.method_label(name)
     shown = [figures.predictor_label(part or "") for part in brackets]
     own = ", own outcome" if brackets[-1:] == ("_own",) and "own" not in form.label else ""
-    return form.label.format(*shown) + own
+    root = ", shrunk root" if brackets[-1:] == ("_shrunk_mean",) else ""
+    return form.label.format(*shown) + own + root
 
 
 def of_values(predictor: str) -> str:

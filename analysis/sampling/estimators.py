@@ -165,7 +165,8 @@ def is_possible(
     if estimator.of_draws:
         if not _num_draws(rollouts):
             return False
-        return estimator.values_from in (MONTE_CARLO, *_valued(first))
+        read = {estimator.values_from, getattr(credit, "root", None) or MONTE_CARLO}
+        return read <= {MONTE_CARLO, *_valued(first)}
     values = credit.monte_carlo
     if values is not None and values.states is not None:  # as it was trained: never with s_0
         is_apart = credit.fed_by != MONTE_CARLO  # the values are another's

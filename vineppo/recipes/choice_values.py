@@ -23,10 +23,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from vineppo.config.schema import (
     Count,
+    Name,
     NonNegative,
     PositiveFraction,
     PredictorConfig,
     TrainConfig,
+    sampled_by,
 )
 from vineppo.errors import naming
 from vineppo.models import LoadedModel, load_tokenizer
@@ -121,8 +123,8 @@ class ChoiceModel(nn.Module):
         """Values of the roots [B], and what each choice changed, of mean 0 under π, [B, U]."""
 
     @abstractmethod
-    def losses(self, batch: "ChoiceBatch", rewards_B: torch.Tensor) -> torch.Tensor:
-        """The cross-entropy of the reward and the value after every choice, [B, U].
+    def losses(self, batch: "ChoiceBatch", rewards_BU: torch.Tensor) -> torch.Tensor:
+        """The cross-entropy of a reward and the value after every choice, [B, U].
 
         After its last choice a rollout's value stays, so that the padding repeats it.
         """
@@ -206,6 +208,7 @@ class Sample:
     group: str  # the problem
     mean_reward: float
     reward: float
+    returns_N: tuple[tuple[int, float, int], ...] = ()  # choices so far, the mean of K, and K
 
 
 class LearnedFromChoices(ValuePredictor):
@@ -218,7 +221,8 @@ class LearnedFromChoices(ValuePredictor):
     It learns by the cross-entropy between the value after every choice and the reward. It takes the
     rollouts of the last `replay_iterations` iterations, each with the distributions that it was
     sampled from. It keeps each rollout's choices (`SURE`) with their hidden states: U·(H + 2K)
-    numbers.
+    numbers. With `learns_from`, a continuation counts as one more rollout that ends at its state,
+    where its return is the reward.
     """
 
     reads_answer: ClassVar[bool] = False  # the model looks at the true answer
@@ -239,6 +243,15 @@ class LearnedFromChoices(ValuePredictor):
         num_steps: Count = 16  # of Adam, an iteration
         batch_size: Count = 32  # rollouts a step
         replay_iterations: Count = 64  # whose rollouts it learns from
+        learns_from: Name | None = None  # a predictor's continuations; null: rewards alone
+
+        @property
+        def returns_of(self) -> str | None:
+            return self.learns_from
+
+        def check(self, key: str, config: TrainConfig) -> None:
+            if self.learns_from is not None:
+                sampled_by(f"{key}.learns_from", self.learns_from, config)
 
     def __init__(
         self, name: str, config: TrainConfig, options: Any, loaded: LoadedModel | None = None
@@ -377,7 +390,15 @@ class LearnedFromChoices(ValuePredictor):
         answer_R = self._answer_ids(rollout.problem)
         assert rollout.choices is not None, "set by the policy's pass"
         choices = self.told_apart(rollout.choices, answer_R)
-        return Sample(choices, answer_R, rollout.problem.id, mean_reward, rollout.reward)
+        states_S = rollout.returns_S.get(self.options.learns_from, ())
+        places_S = np.searchsorted(choices.positions_U, [s.start for s in rollout.spans_S])
+        returns_N = tuple(
+            (int(place), state.mean, len(state.returns_K))
+            for place, state in zip(places_S, states_S, strict=False)
+            if place and state.returns_K  # at the root nothing is chosen
+        )
+        of_problem = answer_R, rollout.problem.id
+        return Sample(choices, *of_problem, mean_reward, rollout.reward, returns_N)
 
     def check_problems(self, prompts_P: Sequence["Prompt"]) -> None:
         for prompt in prompts_P:
@@ -407,14 +428,25 @@ class LearnedFromChoices(ValuePredictor):
         self._evidence = covariance, variance
 
     def _loss(self, samples: Sequence[Sample], of_rewards: bool) -> torch.Tensor:
-        """The cross-entropy of the reward after the last choice, and half its mean after all."""
+        """The cross-entropy of the reward after the last choice, and half its mean after all.
+
+        That of continuations' returns before their states joins it.
+        """
         assert self._model is not None, "made with the model"
         batch = ChoiceBatch.of(samples, self._device)
         loss = self._model.loss_without_rewards(batch)
         if of_rewards:
             rewards_B = torch.tensor([sample.reward for sample in samples], device=self._device)
-            losses_BU = self._model.losses(batch, rewards_B)
+            rewards_BU = rewards_B[:, None].expand(batch.is_there_BU.shape)
+            losses_BU = self._model.losses(batch, rewards_BU)
             loss = loss + losses_BU[:, -1].mean() + 0.5 * losses_BU.mean()
+            returns_BU, weights_BU = torch.zeros_like(losses_BU), torch.zeros_like(losses_BU)
+            for b, sample in enumerate(samples):
+                for place, mean, number in sample.returns_N:
+                    returns_BU[b, place - 1], weights_BU[b, place - 1] = mean, number
+            if weights_BU.any():
+                losses_BU = self._model.losses(batch, returns_BU)
+                loss = loss + (weights_BU * losses_BU).sum() / len(samples)
         return loss
 
     def state(self) -> dict[str, Any]:
@@ -460,10 +492,12 @@ def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
 
 def _tensors(sample: Sample) -> list[Any]:
     arrays = [torch.from_numpy(getattr(sample.choices, field.name)) for field in fields(Choices)]
-    return [*arrays, sample.answer_R, sample.group, sample.mean_reward, sample.reward]
+    rewards = sample.mean_reward, sample.reward, sample.returns_N
+    return [*arrays, sample.answer_R, sample.group, *rewards]
 
 
 def _sample(*row: Any) -> Sample:
-    *tensors, answer_R, group, mean_reward, reward = row
+    """Of a row of `_tensors`; older ones end with the reward."""
+    tensors, (answer_R, *others) = row[: len(fields(Choices))], row[len(fields(Choices)) :]
     choices = Choices(*(tensor.cpu().numpy() for tensor in tensors))
-    return Sample(choices, tuple(answer_R), group, mean_reward, reward)
+    return Sample(choices, tuple(answer_R), *others)

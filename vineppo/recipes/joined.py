@@ -23,8 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from typing import Any
 
-from vineppo.config.schema.scalars import Count
+from vineppo.config.require import require
+from vineppo.config.schema.scalars import Count, Name
 from vineppo.credit.groups import group_returns
 from vineppo.credit.vine import ContinuationCredit
 from vineppo.types import MONTE_CARLO, Rollout
@@ -40,13 +42,25 @@ class JoinedCredit(ContinuationCredit):
     the other's e = 0.5 and V̂ = 1 of K = 3 before token 2: ê there is 0.25 and e 0.5, so that the
     advantages are Δ + (0.75 + 0.5)/4 − 0.25 up to it, and Δ + 0.5 − (0.75 + 0.25)/4 behind it.
 
-    States "coin" and "expected" are unbiased. `values.credit` may name a martingale.
+    States "coin" and "expected" are unbiased. `values.credit` may name a martingale. With a `root`
+    the value that it gives s_0 stands in for the others' mean. It must hold nothing of the
+    rollout's own return: `shrunk_mean` does not.
     """
 
     compares_rollouts = True
     reads_differences = True
 
     num_continuations: Count
+    root: Name | None = None  # of `values.predictors`; null: the mean of the others
+
+    def check(self, key: str, config: Any) -> None:
+        super().check(key, config)
+        held = config.values.predictors
+        require(
+            self.root is None or self.root in held,
+            f"{key}.root must be one of values.predictors ({', '.join(held) or 'none'}), got "
+            f"{self.root}",
+        )
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
         levels_GT = list(map(levels, rollouts_G))
@@ -58,6 +72,8 @@ class JoinedCredit(ContinuationCredit):
         advantages_G = []
         for residual, levels_T, rollout in zip(residuals_G, levels_GT, rollouts_G, strict=True):
             root = (total - residual) / max(1, others + has_martingale(rollout))
+            if self.root is not None:
+                root = rollout.values_S(self.root)[0] - levels_T[0]
             draws_S = [
                 (state.mean - levels_T[span.start], len(state.returns_K))
                 for state, span in zip(rollout.returns_S[MONTE_CARLO], rollout.spans_S, strict=True)

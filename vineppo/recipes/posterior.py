@@ -51,7 +51,7 @@ class Tilt(ChoiceModel):
             roots_B, ratios_BUL, batch.logprobs_BUL, batch.chosen_BU
         )
 
-    def losses(self, batch: ChoiceBatch, rewards_B: torch.Tensor) -> torch.Tensor:
+    def losses(self, batch: ChoiceBatch, rewards_BU: torch.Tensor) -> torch.Tensor:
         """log V(s_0) + Σ log ρ, kept below log `MOST`."""
         taken_BU = batch.of_chosen(self.log_ratios(batch))
         log_values_BU = self.log_roots(batch)[:, None] + taken_BU.cumsum(-1)
@@ -59,8 +59,8 @@ class Tilt(ChoiceModel):
         bound_BU = log_values_BU.clamp(max=math.log(MOST))
         log_values_BU = log_values_BU + (bound_BU - log_values_BU).detach()
         return -(
-            rewards_B[:, None] * log_values_BU
-            + (1 - rewards_B[:, None]) * torch.log1p(-log_values_BU.exp())
+            rewards_BU * log_values_BU
+            + (1 - rewards_BU) * torch.log1p(-log_values_BU.exp())
         )
 
     def log_ratios(self, batch: ChoiceBatch) -> torch.Tensor:

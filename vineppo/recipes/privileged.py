@@ -72,10 +72,9 @@ class Pointer(ChoiceModel):
         after_BUL = self.logits(batch, before_BU[..., None] + misses_BUL).sigmoid()
         return batch.rewards_B, batch.of_chosen(batch.centred(after_BUL))
 
-    def losses(self, batch: ChoiceBatch, rewards_B: torch.Tensor) -> torch.Tensor:
+    def losses(self, batch: ChoiceBatch, rewards_BU: torch.Tensor) -> torch.Tensor:
         _, taken_BU, to_come_BU = self.misses(batch)
         logits_BU = self.logits(batch, (taken_BU.cumsum(1) + to_come_BU)[..., None])[..., 0]
-        rewards_BU = rewards_B[:, None].expand_as(logits_BU)
         return nn.functional.binary_cross_entropy_with_logits(
             logits_BU, rewards_BU, reduction="none"
         )

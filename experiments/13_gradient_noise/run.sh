@@ -68,8 +68,8 @@ within sheet experiments/16_gradient_noise/noise.jsonnet
 # to at most 0.55. Inverse-variance weights are simulated to take 0.02 off where 4 of 16 steps decide and to add 0.10 where all
 # do: they are not built. (c) On a policy that stands still, a posterior that learns from the cuts' continuations leaves joined
 # at least 0.05 less noise than one of rewards alone, after 30 iterations; with the root it is at most 0.5.
-better() {  # RUN CHECKPOINTS ESTIMATORS
-    python -m analysis gradient-variance $runs/$1 --checkpoints $2 --problems 64 --continuations 3 --out $runs/better_$1 --estimators $3
+better() {  # RUN CHECKPOINTS ESTIMATORS CONTINUATIONS
+    python -m analysis gradient-variance $runs/$1 --checkpoints $2 --problems 64 --continuations $4 --out $runs/better_$1 --estimators $3
     mkdir -p $here/better
     grep -E '^run|within_ratio|num_tokens,' $runs/better_$1/gradient_variance.csv > $here/better/$1.csv
 }
@@ -79,9 +79,9 @@ taught() {  # NAME RATE
 taught still 1e-12
 taught learning 5e-5
 rooted=rloo,vine_oracle,gae_shrunk_mean,joined_2_1,joined_2_1_shrunk_mean,joined_2_3,joined_2_3_shrunk_mean,joined_4_1_shrunk_mean
-better start_short 0 $rooted
-better start_sheet 0 $rooted
+better start_short 0 $rooted 3
+better start_sheet 0 $rooted 3
 of_posteriors=martingale_posterior,martingale_taught,joined_posterior_2_1,joined_taught_2_1,joined_taught_2_1_shrunk_mean
-for run in still learning; do better $run 15,30 rloo,joined_2_1,joined_2_1_shrunk_mean,$of_posteriors; done
+for run in still learning; do better $run 30 rloo,joined_2_1,joined_2_1_shrunk_mean,$of_posteriors 1; done
 rm -rf $here/*/gradients $here/*/*.png
 python $here/frontier.py

@@ -1,5 +1,7 @@
 """Continuations joined with outcomes along a martingale: exact expectations over a small tree."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.martingales import DEPTH, Tree, fed
@@ -16,6 +18,7 @@ from vineppo.types import MONTE_CARLO, StateValue, StepSpan
 from vineppo.values.group_mean import GroupMean
 
 BETWEEN = JoinedCredit("joined", LINES, 3, "share", None)
+ROOTED = replace(BETWEEN, root="mean")
 
 
 def between(found, states_S, lengths_S):
@@ -47,6 +50,10 @@ def test_without_a_martingale_the_outcomes_are_joined():
     group[0].returns_S[MONTE_CARLO] = StateValue((), 0), StateValue((1.0, 0.0, 0.0, 0.0), 9)
     after, before = (4 * 0.25 + 1) / 5, (4 * 0.25 + 2 * 0.5) / 6
     assert token_advantages(BETWEEN, group)[0] == pytest.approx([after - 0.5, 1 - before])
+    for one in group:
+        one.steps_S["values/mean"] = [0.4, 0.9]
+    before = (4 * 0.25 + 2 * 0.4) / 6
+    assert token_advantages(ROOTED, group)[0] == pytest.approx([after - 0.4, 1 - before])
 
 
 def test_without_a_sampled_state_it_is_the_martingale():
@@ -61,7 +68,7 @@ def test_without_a_sampled_state_it_is_the_martingale():
 @pytest.mark.parametrize("seed", range(3))
 def test_states_that_the_prefix_chooses_leave_it_unbiased(seed, fed_by):
     """By enumeration; the advantage is linear in the returns, so that one is its mean. A state that
-    the next choice has a say in is a bias."""
+    the next choice has a say in is a bias, and so is a root that holds the own return."""
     tree = Tree(seed)
     truth = tree.gradients(lambda leaves: [[tree.reward[leaf]] * DEPTH for leaf in leaves], 1)
 
@@ -70,7 +77,7 @@ def test_states_that_the_prefix_chooses_leave_it_unbiased(seed, fed_by):
             return tree.reward[prefix]
         return float(tree.probs(prefix) @ [value((*prefix, a)) for a in (0, 1)])
 
-    def found(looks_ahead):
+    def found(looks_ahead, root_of=None):
         def of(leaf):
             chosen = [t > 0 and sum(leaf[: t + looks_ahead]) % 2 == 0 for t in range(DEPTH)]
             states = [
@@ -80,12 +87,23 @@ def test_states_that_the_prefix_chooses_leave_it_unbiased(seed, fed_by):
             found.values_from = fed_by  # without a martingale too
             return found
 
-        return tree.gradients(
-            lambda leaves: token_advantages(BETWEEN, [of(leaf) for leaf in leaves]), 2
-        )
+        def advantages(leaves):
+            group = [*map(of, leaves)]
+            if root_of is None:
+                return token_advantages(BETWEEN, group)
+            for one, other in zip(group, group[::-1], strict=True):
+                one.steps_S["values/mean"] = [root_of(one.reward, other.reward)] * DEPTH
+            return token_advantages(ROOTED, group)
+
+        return tree.gradients(advantages, 2)
+
+    def drawn_to_others(own, other):  # noqa: ARG001
+        return 0.6 * other + 0.4 * 0.3
 
     assert np.abs(found(0) - truth).max() < 1e-12
     assert np.abs(found(1) - truth).max() > 1e-3
+    assert np.abs(found(0, drawn_to_others) - truth).max() < 1e-12
+    assert np.abs(found(0, max) - truth).max() > 1e-3
 
 
 def test_it_takes_a_martingale_or_none():
@@ -96,3 +114,6 @@ def test_it_takes_a_martingale_or_none():
         check_credit(changed(config, values=mean))
     with pytest.raises(UserError, match=r"rollouts\.num_samples"):
         check_credit(changed(config, rollouts={"num_samples": 1}))
+    with pytest.raises(UserError, match=r"credit\.root must be .*predictors \(none\), got mean"):
+        check_credit(changed(config, credit=ROOTED))
+    check_credit(changed(config, credit=ROOTED, values=replace(mean, credit=None)))

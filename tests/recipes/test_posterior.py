@@ -5,24 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support.rollouts import rollout, terminal
+from support.rollouts import LINES, rollout, terminal
 from support.walks import demo
 
 from vineppo.batching import collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig, ValuesConfig
+from vineppo.credit import token_advantages
 from vineppo.models import load_model
 from vineppo.recipes.choice_values import SURE, Choices
+from vineppo.recipes.joined import JoinedCredit
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import Posterior, bounded_differences
-from vineppo.segment.kinds import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
+from vineppo.types import MONTE_CARLO, StateValue
 from vineppo.values import build_predictors, predictors_at
 
 OWN = Posterior.Config(
     kind="posterior", num_candidates=3, size=32, learning_rate=1e-2, weight_decay=0.05,
     num_steps=16, batch_size=32, replay_iterations=16,
 )  # fmt: skip
+TAUGHT = replace(OWN, learns_from="drawn")
 NUM_FACTS, NUM_IDS = 6, 9
 
 
@@ -55,37 +58,46 @@ def test_differences_are_bounded_and_have_no_mean_whatever_the_ratios():
 class World:
     """Rollouts of two choices; of each of its facts one of two tokens is right."""
 
-    def __init__(self):
+    def __init__(self, num_facts=NUM_FACTS):
         self.draw = np.random.default_rng(0)
-        self.right_F = self.draw.integers(2, size=NUM_FACTS)
+        self.right_F = self.draw.integers(2, size=num_facts)
 
     def rollouts(self, count):
         return [self.rollout() for _ in range(count)]
 
     def rollout(self):
-        facts, chosen = self.draw.integers(NUM_FACTS, size=2), self.draw.integers(2, size=2)
-        hidden = np.eye(NUM_FACTS, dtype=np.float16)[facts]
-        found = rollout(terminal(float((self.right_F[facts] == chosen).all()), 4))
+        """With the value of the state between its choices as a return of four."""
+        num_facts = len(self.right_F)
+        facts, chosen = self.draw.integers(num_facts, size=2), self.draw.integers(2, size=2)
+        hidden = np.eye(num_facts, dtype=np.float16)[facts]
+        is_right = self.right_F[facts] == chosen
+        found = rollout(terminal(float(is_right.all()), 4), lengths_S=[2, 2])
+        returns_K = self.draw.binomial(1, 0.5, 4) * float(is_right[0])
+        found.returns_S["drawn"] = StateValue((), 0), StateValue((*returns_K,), 9)
         found.choices = Choices(
             positions_U=np.array([1, 2]),
             ids_UK=np.tile(np.array([3, 4, 5], np.int32), (2, 1)),
-            logprobs_UK=np.log(np.tile(np.array([0.5, 0.49, 0.005], np.float32), (2, 1))),
+            logprobs_UK=np.log(np.tile(np.array([0.5, 0.499998, 1e-6], np.float32), (2, 1))),
             chosen_U=chosen,
-            steps_U=np.zeros(2, int),
+            steps_U=np.arange(2),
             hidden_UH=hidden,
-            root_H=np.zeros(NUM_FACTS, np.float16),
+            root_H=np.zeros(num_facts, np.float16),
         )
         return found
 
+    def is_right(self, one):
+        """Whether each choice was."""
+        return self.right_F[one.choices.hidden_UH.argmax(1)] == one.choices.chosen_U
 
-def predictor(own=OWN):
+
+def predictor(own=OWN, num_facts=NUM_FACTS):
     made = Posterior("posterior", demo(), own)
-    made._build(NUM_FACTS, NUM_IDS)
+    made._build(num_facts, NUM_IDS)
     return made
 
 
-def trained(world, iterations=40):
-    made = predictor()
+def trained(world, iterations=40, own=OWN):
+    made = predictor(own)
     for iteration in range(iterations):
         rollouts = world.rollouts(16)
         made.estimate(rollouts)
@@ -108,8 +120,53 @@ def test_it_learns_the_values_of_choices_from_rewards_alone():
     assert made._coefficient > 0.8
 
 
-def test_a_resumed_predictor_goes_on_as_the_other(tmp_path):
-    one, other = trained(World(), 3), predictor()
+def test_continuations_teach_it_sooner_than_rewards_alone():
+    """The squared error of the value between the choices, after 64 rollouts."""
+
+    def error(own):
+        world = World()
+        made, tested = trained(world, 4, own), world.rollouts(200)
+        made.estimate(tested)
+        return np.mean([
+            (one.values_T("posterior")[2] - 0.5 * world.is_right(one)[0]) ** 2 for one in tested
+        ])  # fmt: skip
+
+    print(error(OWN), error(TAUGHT))
+    assert error(TAUGHT) < 0.7 * error(OWN)
+
+
+def test_joined_with_it_is_unbiased_as_long_as_it_learns_afterwards():
+    """By simulation: each choice's advantage, right less wrong, is half its chance to matter."""
+    joined = JoinedCredit("joined", LINES, 4, "share", None)
+
+    def gradients(learns_before):
+        world, found = World(64), []
+        for _ in range(12):
+            made = predictor(TAUGHT, 64)
+            for iteration in range(2 + learns_before):
+                if iteration < 2:
+                    rollouts = world.rollouts(32)
+                made.estimate(rollouts)
+                if iteration < 1 + learns_before:
+                    made.update(rollouts, iteration)
+            for one in rollouts:
+                one.values_from, one.returns_S[MONTE_CARLO] = "posterior", one.returns_S["drawn"]
+            advantages = token_advantages(joined, rollouts)
+            found += [
+                sum(np.array(advantages_T)[1:3] * (world.is_right(one) - 0.5))
+                for one, advantages_T in zip(rollouts, advantages, strict=True)
+            ]
+        return np.mean(found), np.std(found) / len(found) ** 0.5
+
+    fair, biased = gradients(0), gradients(1)
+    print(fair, biased)
+    assert abs(fair[0] - 0.25) < 3 * fair[1]
+    assert abs(biased[0] - 0.25) > 6 * biased[1]
+
+
+@pytest.mark.parametrize("own", [OWN, TAUGHT])
+def test_a_resumed_predictor_goes_on_as_the_other(tmp_path, own):
+    one, other = trained(World(), 3, own), predictor(own)
     one.save_state(tmp_path)
     other.load_state(tmp_path)
     for made in (one, other):
@@ -126,9 +183,7 @@ def test_at_a_checkpoint_it_values_as_it_was_saved(tmp_path):
     made = trained(World(), 5)
     made.save_hf(tmp_path / "posterior")
     values = ValuesConfig("posterior", {"posterior": OWN})
-    config = replace(
-        demo(), values=values, credit=MartingaleCredit("martingale", LinesSegmenter("lines"))
-    )
+    config = replace(demo(), values=values, credit=MartingaleCredit("martingale", LINES))
     seen = []
     for there in (made, *predictors_at(config, tmp_path)):
         tested = World().rollouts(4)

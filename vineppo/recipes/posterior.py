@@ -58,10 +58,7 @@ class Tilt(ChoiceModel):
         # Above the bound the value is the bound's, with the gradient that leads below it.
         bound_BU = log_values_BU.clamp(max=math.log(MOST))
         log_values_BU = log_values_BU + (bound_BU - log_values_BU).detach()
-        return -(
-            rewards_BU * log_values_BU
-            + (1 - rewards_BU) * torch.log1p(-log_values_BU.exp())
-        )
+        return -(rewards_BU * log_values_BU + (1 - rewards_BU) * torch.log1p(-log_values_BU.exp()))
 
     def log_ratios(self, batch: ChoiceBatch) -> torch.Tensor:
         """log ρ of the K candidates and, last, of any other token, [B, U, K + 1].

@@ -12,7 +12,7 @@ from torch import nn
 
 from vineppo.config.schema import Adapters, TrainConfig
 from vineppo.distributed import is_main
-from vineppo.engine.interface import EngineModel
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
 from vineppo.run_dir.files import read_json, strict_json
 from vineppo.types import predictor_key

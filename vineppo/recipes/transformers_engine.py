@@ -19,6 +19,7 @@ from transformers import DynamicCache
 from vineppo.distributed import local_rank
 from vineppo.engine import (
     Completion,
+    Concurrency,
     Engine,
     EngineConfig,
     EngineCounts,
@@ -26,7 +27,6 @@ from vineppo.engine import (
     SampleRequest,
     check_request,
 )
-from vineppo.engine.concurrency import Concurrency
 from vineppo.errors import UserError
 from vineppo.models import load_model
 from vineppo.types import FinishReason

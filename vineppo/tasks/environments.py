@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vineppo.config.schema import EnvironmentConfig, Task
-from vineppo.engine.interface import EngineModel
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
 from vineppo.plugins import find
 from vineppo.seeds import prefix_digest

@@ -23,9 +23,9 @@ from typing import Any, Literal
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import large_product_gflops, profiled, timed
 from benchmarks.workload import describe_workload, workload_config
+from vineppo.batching import minibatches
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.minibatches import minibatches
 from vineppo.models import LoadedModel, load_model
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.token_scores import hidden_before_tokens

@@ -8,14 +8,13 @@ import pytest
 import torch
 from support.rollouts import CPU, VINE, changed, two_rollouts, with_column
 
-from vineppo.batching import collate
+from vineppo.batching import UpdateSizes, collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, check_logprob_gap
 from vineppo.kl import absolute, full, k1, k2, k3
 from vineppo.metrics import kl_metrics, logprob_gap_metrics
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.recipes.sft import likelihood_loss

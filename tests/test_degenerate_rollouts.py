@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.rollouts import CPU, LINES, VINE, changed, spans
 
-from vineppo.batching import collate
+from vineppo.batching import UpdateSizes, collate, is_sound
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import (
     GrpoCredit,
@@ -24,7 +24,6 @@ from vineppo.metrics import (
     rollout_metrics,
     value_metrics,
 )
-from vineppo.minibatches import UpdateSizes, is_sound
 from vineppo.recipes.reinforce_plus_plus import (
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from support.rollouts import CPU, sequence
 
-from vineppo.minibatches import UpdateSizes, is_sound, minibatches
+from vineppo.batching import UpdateSizes, is_sound, minibatches
 from vineppo.types import TokenSequence
 
 PADDED, PACKED = (SimpleNamespace(device=CPU, packs=packs) for packs in (False, True))

@@ -9,8 +9,7 @@ from support.policies import MODEL
 from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 
-from vineppo.batching import collate, micro_batches_of, num_tokens
-from vineppo.minibatches import UpdateSizes
+from vineppo.batching import UpdateSizes, collate, micro_batches_of, num_tokens
 from vineppo.models import can_pack, disable_dropout, load_model
 from vineppo.packing import has_attention_alone, let_pack
 from vineppo.policy import checkpoint_activations

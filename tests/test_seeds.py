@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vineppo.seeds import derive_seed, prefix_digest, problems_of_iteration, rate_of, with_redraws
+from vineppo.batching import problems_of_iteration, rate_of, with_redraws
+from vineppo.types import derive_seed, prefix_digest
 
 
 def test_known_values_never_change():

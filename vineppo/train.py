@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from vineppo.batching import problems_of_iteration, with_redraws
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
@@ -37,7 +38,6 @@ from vineppo.policy import Policy
 from vineppo.progress import say
 from vineppo.rollouts import Prompt
 from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task, sizes
 from vineppo.token_scores import Reference

@@ -5,11 +5,11 @@ from functools import partial
 
 import torch
 
+from vineppo.batching import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
 from vineppo.deepspeed_module import Summand, Update
 from vineppo.kl import KL_ESTIMATORS, clamp, k3, weighted, with_k2_gradient
 from vineppo.losses import aggregate, policy_surrogate, token_ratio
-from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.plugins import RESAMPLED, load_function
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores

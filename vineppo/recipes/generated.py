@@ -10,6 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from vineppo.batching import is_sound, minibatches, summarize
 from vineppo.config.require import require
 from vineppo.config.schema import (
     Count,
@@ -26,7 +27,6 @@ from vineppo.deepspeed_module import Summand
 from vineppo.distributed import gather
 from vineppo.engine import Completion
 from vineppo.errors import UserError
-from vineppo.minibatches import is_sound, minibatches, summarize
 from vineppo.policy import Policy
 from vineppo.rollouts import Sampler, submit_samples
 from vineppo.tasks.data_text import encode

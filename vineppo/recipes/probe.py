@@ -52,8 +52,7 @@ from vineppo.config.schema import (
     PredictorConfig,
 )
 from vineppo.config.schema.values import sampled_by
-from vineppo.seeds import derive_seed
-from vineppo.types import Rollout, by_problem
+from vineppo.types import Rollout, by_problem, derive_seed
 from vineppo.values.group_mean import means_of_others
 from vineppo.values.predictor import ValuePredictor
 from vineppo.values.sampled import NO_VALUE

@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.batching import grouped_minibatches
+from vineppo.batching import grouped_minibatches, problems_of_iteration
 from vineppo.checkpoint import Models, remove_whole, write_whole
 from vineppo.config.require import require
 from vineppo.config.schema import FineTuning, SftConfig
@@ -52,13 +52,12 @@ from vineppo.rollouts import (
     submit_continuations,
     submit_rollouts,
 )
-from vineppo.seeds import derive_seed, problems_of_iteration
 from vineppo.segment import Segmenter
 from vineppo.segment.token_texts import steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
+from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch, derive_seed
 
 
 @dataclass(frozen=True)

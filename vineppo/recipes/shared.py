@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
+from vineppo.batching import UpdateSizes
 from vineppo.config.require import require
 from vineppo.config.schema import CriticConfig, TrainConfig
 from vineppo.config.schema.scalars import Positive, PositiveFraction
 from vineppo.deepspeed_module import Summand
 from vineppo.forward_passes import token_columns
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, TokenScores

@@ -17,8 +17,7 @@ from vineppo.config.schema import EnvironmentConfig, Task
 from vineppo.engine import EngineModel
 from vineppo.errors import UserError
 from vineppo.plugins import find
-from vineppo.seeds import prefix_digest
-from vineppo.types import FinishReason, Problem, Turn
+from vineppo.types import FinishReason, Problem, Turn, prefix_digest
 
 Ids = tuple[int, ...]
 

@@ -12,8 +12,7 @@ from typing import Any
 from vineppo.config.schema import MonteCarloValues, TrainConfig
 from vineppo.distributed import awaited
 from vineppo.rollouts import Continuation, Prompt, Sampler, State, submit_continuations
-from vineppo.seeds import derive_seed
-from vineppo.types import MONTE_CARLO, Rollout, StateValue
+from vineppo.types import MONTE_CARLO, Rollout, StateValue, derive_seed
 from vineppo.values.sampled import Draws, SampledValues
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import nn
 
+from vineppo.batching import UpdateSizes
 from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
-from vineppo.minibatches import UpdateSizes
 from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn, predictor_key
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from itertools import chain
 from vineppo.config.schema import IdenticalPrefixes
 from vineppo.engine import Completion
 from vineppo.rollouts import Sampler
-from vineppo.seeds import prefix_digest
-from vineppo.types import Rollout, StateValue
+from vineppo.types import Rollout, StateValue, prefix_digest
 from vineppo.values.predictor import StateKey, ValuePredictor
 
 NO_VALUE = StateValue((), 0)  # a state that was not sampled

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import torch
 
+from vineppo.batching import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.config.schema import CriticConfig, SeparateCritic, TrainConfig
 from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.forward_passes import token_columns
-from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.models import LoadedModel, can_pack
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.types import Rollout, TokenSequence, TrainBatch

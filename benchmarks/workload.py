@@ -30,8 +30,7 @@ from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
 from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
-from vineppo.segment import Segmenter
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import Segmenter, steps_of
 from vineppo.tasks import load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader

@@ -10,7 +10,7 @@ from analysis.sampling.continuations import StateRequest, sample_continuations
 from vineppo.config.schema import SamplingConfig
 from vineppo.recipes.tree import TreeCredit
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem, derive_seed
 

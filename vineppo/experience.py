@@ -26,7 +26,7 @@ from vineppo.kl import KL_ESTIMATORS
 from vineppo.policy import Policy
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue, by_problem
 from vineppo.values import ValuePredictor, feeding_predictor

@@ -39,10 +39,10 @@ CORE: dict[str, dict[str, str]] = {
     },
     "engine": {"vllm": "vineppo.engine.vllm_config:VllmConfig"},
     "segmenter": {
-        "lines": "vineppo.segment.kinds:LinesSegmenter",
-        "math": "vineppo.segment.kinds:MathSegmenter",
-        "tokens": "vineppo.segment.kinds:TokensSegmenter",
-        "turns": "vineppo.segment.kinds:TurnsSegmenter",
+        "lines": "vineppo.segment:LinesSegmenter",
+        "math": "vineppo.segment.math:MathSegmenter",
+        "tokens": "vineppo.segment:TokensSegmenter",
+        "turns": "vineppo.segment:TurnsSegmenter",
     },
     "values": {
         "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",

@@ -37,7 +37,7 @@ from vineppo.losses import Totals, aggregate
 from vineppo.models import load_model
 from vineppo.rollouts import Prompt
 from vineppo.run_dir import RunDir
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch, derive_seed
 

@@ -13,7 +13,7 @@ from vineppo.credit.gae import (
     reward_to_go,
 )
 from vineppo.credit.vine import step_means
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.types import Turn
 from vineppo.values.predictor import carried_back
 

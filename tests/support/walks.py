@@ -19,7 +19,7 @@ from vineppo.experience import Experience, sample
 from vineppo.forward_passes import RolloutPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.tasks.environments import Environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, TokenScores

@@ -52,8 +52,7 @@ from vineppo.rollouts import (
     submit_continuations,
     submit_rollouts,
 )
-from vineppo.segment import Segmenter
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import Segmenter, steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.tasks import load_task
 from vineppo.token_scores import ForwardOptions, TokenScores

@@ -32,7 +32,7 @@ from vineppo.credit import token_advantages
 from vineppo.credit.vine import ContinuationCredit
 from vineppo.engine import Completion, EngineModel, SampleRequest
 from vineppo.plugins import Plugin, validated
-from vineppo.segment.token_texts import response_text, token_texts
+from vineppo.segment import response_text, token_texts
 from vineppo.tasks.grading import Grader
 from vineppo.types import (
     MONTE_CARLO,

@@ -35,7 +35,7 @@ from vineppo.tasks import load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
-from vineppo.values.monte_carlo import MonteCarlo
+from vineppo.values.sampled import MonteCarlo
 
 CONFIGS = Path(__file__).parent / "configs"
 PLAIN_PROMPT = {"kind": "template", "template": "Question: {question}\nAnswer:"}

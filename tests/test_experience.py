@@ -21,8 +21,8 @@ from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.metrics import value_quality
 from vineppo.tasks.grading import Grader
 from vineppo.types import Problem
+from vineppo.values import ValuePredictor
 from vineppo.values.group_mean import GroupMean
-from vineppo.values.predictor import ValuePredictor
 
 
 def drawing(varied):

@@ -14,7 +14,7 @@ from vineppo.errors import USER_ERRNOS, UserError
 from vineppo.policy import Policy
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import read_json, sync
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 TEMPORARY = ".tmp-"
 STATE = "state.json"

@@ -29,9 +29,7 @@ from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
 from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, Reference, TokenScores
 from vineppo.types import Rollout, StateValue, by_problem
-from vineppo.values import ValuePredictor, feeding_predictor
-from vineppo.values.policy_pass import read_policy
-from vineppo.values.predictor import StateKey
+from vineppo.values import StateKey, ValuePredictor, feeding_predictor, read_policy
 from vineppo.values.sampled import SampledStream
 
 EARLY = 0.5  # share of a replica's rollouts, those that end first, whose states it samples itself

@@ -23,7 +23,7 @@ from vineppo.token_scores import (
     hidden_before_tokens,
 )
 from vineppo.types import Rollout, TrainBatch
-from vineppo.values.policy_pass import read_policy
+from vineppo.values import read_policy
 from vineppo.vocabulary import Softmax
 
 NAME = "posterior"

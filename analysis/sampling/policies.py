@@ -32,8 +32,7 @@ from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
 from vineppo.tools.evaluate import refuse_several_processes
 from vineppo.types import MONTE_CARLO, SAME_AS, Problem, Rollout, StateValue, TrainBatch
-from vineppo.values import ValuePredictor, predictors_at
-from vineppo.values.policy_pass import read_policy
+from vineppo.values import ValuePredictor, predictors_at, read_policy
 
 Settings = dict[str, Any]
 

@@ -16,7 +16,7 @@ from vineppo.config.schema import MonteCarloValues
 from vineppo.errors import UserError
 from vineppo.rollouts import Continuation, Sampler, State
 from vineppo.types import MONTE_CARLO, Rollout, StateValue, prefix_digest
-from vineppo.values.monte_carlo import MonteCarlo
+from vineppo.values.sampled import MonteCarlo
 
 KINDS = {"truth": "num_samples", "draws": "num_draws"}  # of returns, by the settings' names
 

@@ -15,7 +15,7 @@ from vineppo.credit.gae import (
 from vineppo.credit.vine import step_means
 from vineppo.segment import LinesSegmenter
 from vineppo.types import Turn
-from vineppo.values.predictor import carried_back
+from vineppo.values import carried_back
 
 SEGMENTER = LinesSegmenter("lines")
 PLAIN = GaeCredit(

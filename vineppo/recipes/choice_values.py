@@ -32,7 +32,7 @@ from vineppo.errors import naming
 from vineppo.models import LoadedModel, load_tokenizer
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.types import Problem, Rollout, derive_seed
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 if TYPE_CHECKING:
     from vineppo.rollouts import Prompt

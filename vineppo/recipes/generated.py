@@ -32,7 +32,7 @@ from vineppo.rollouts import Sampler, submit_samples
 from vineppo.tasks.data_text import encode
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StateValue, TokenSequence, TrainBatch
-from vineppo.values.predictor import StateKey
+from vineppo.values import StateKey
 from vineppo.values.sampled import Draws, SampledValues
 
 

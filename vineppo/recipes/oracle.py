@@ -10,7 +10,7 @@ from vineppo.recipes.arithmetic import Fact
 from vineppo.recipes.worded import WordedTask
 from vineppo.segment import response_text
 from vineppo.types import Rollout
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 
 class Oracle(ValuePredictor):

@@ -12,8 +12,8 @@ from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.types import Rollout, TrainBatch
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import ValueOutputs, check_size, load_classifier
-from vineppo.values.predictor import ValuePredictor
 
 
 class ScoredStates(ValuePredictor):

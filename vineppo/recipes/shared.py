@@ -17,6 +17,7 @@ from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import CRITIC, Rollout, TrainBatch
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import (
     HEAD,
     ValueHead,
@@ -25,7 +26,6 @@ from vineppo.values.heads import (
     value_objective,
     values_of,
 )
-from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import FrozenValueModel
 
 

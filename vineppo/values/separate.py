@@ -14,6 +14,7 @@ from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel, can_pack
 from vineppo.policy import Policy, checkpoint_activations
 from vineppo.types import Rollout, TokenSequence, TrainBatch
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import (
     VALUE_NUMBERS,
     ValueOutputs,
@@ -24,7 +25,6 @@ from vineppo.values.heads import (
     value_objective,
     values_of,
 )
-from vineppo.values.predictor import ValuePredictor
 
 
 class ValueModel(ValuePredictor):

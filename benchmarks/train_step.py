@@ -28,10 +28,9 @@ from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.models import LoadedModel, load_model
 from vineppo.policy import Policy, checkpoint_activations
-from vineppo.token_scores import hidden_before_tokens
+from vineppo.token_scores import Softmax, hidden_before_tokens, token_statistics
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.update import POLICY_COLUMNS, update_policy
-from vineppo.vocabulary import Softmax, token_statistics
 
 BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
 UPDATES_AN_EPOCH = 4

@@ -13,17 +13,17 @@ LAYERS = [
     ["cli", "run_command", "train"],
     ["session", "evaluate", "checkpoint", "experience", "update"],
     ["values"],
-    ["rollouts", "encoding", "forward_passes", "minibatches", "policy"],
-    ["engine", "models", "token_scores", "packing", "deepspeed_module"],
+    ["rollouts", "encoding", "policy"],
+    ["engine", "models", "token_scores"],
     ["tasks", "credit", "segment", "run_dir", "progress"],
-    ["config", "user_reward", "distributed", "parent_death"],
-    ["losses", "kl", "vocabulary", "batching", "metrics", "seeds"],
-    ["types", "errors", "schema", "require", "interface", "plugins"],
+    ["config", "user_reward", "distributed", "parent_death", "batching"],
+    ["losses", "metrics"],
+    ["types", "errors", "schema", "require", "plugins"],
 ]
 LEVELS = {module: level for level, layer in enumerate(LAYERS) for module in layer}
 # Interfaces and keys of packages, which belong to the types.
-TYPES = {f"vineppo.{name}" for name in ("config.require", "engine.interface", "credit", "segment")}
-TYPES |= {"vineppo.engine", "vineppo.tasks"}
+TYPES = {"vineppo.config.require"}
+TYPES |= {f"vineppo.{name}" for name in ("credit", "engine", "segment", "tasks")}
 
 
 def imports(file: Path) -> Iterator[str]:

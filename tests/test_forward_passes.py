@@ -8,9 +8,9 @@ from support.rollouts import CPU, random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.forward_passes import POOL, RolloutPass, entropies
 from vineppo.models import load_model
-from vineppo.token_scores import Reference, TokenScores
+from vineppo.policy import Reference
+from vineppo.token_scores import POOL, RolloutPass, TokenScores, entropies
 from vineppo.types import Problem, Rollout
 
 MICRO_BATCH_SIZE = 3

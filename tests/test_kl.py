@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from vineppo.kl import (
+from vineppo.losses import (
     KL_ESTIMATORS,
     absolute,
     adapted_coef,

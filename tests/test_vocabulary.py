@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from vineppo.vocabulary import CHUNK_LOGITS, Softmax, token_statistics
+from vineppo.token_scores import CHUNK_LOGITS, Softmax, token_statistics
 
 NUM_IDS, PADDED = 11, 13
 

@@ -9,16 +9,18 @@ import random
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from vineppo.config.schema import AdamConfig, TrainConfig
-from vineppo.deepspeed_module import Update
 from vineppo.distributed import num_ranks, rank
 from vineppo.losses import Totals
 from vineppo.types import PackedTokens, TokenSequence, TrainBatch, derive_seed
+
+if TYPE_CHECKING:
+    from vineppo.policy import Update
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
 # Here passes that share no prompts stay padded: laying out tokens for attention costs more.
@@ -396,7 +398,7 @@ def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
 
 
 def summarize(
-    updates: Sequence[Update], group: str, names: Sequence[str], rate: float, prefix: str = ""
+    updates: "Sequence[Update]", group: str, names: Sequence[str], rate: float, prefix: str = ""
 ) -> dict[str, float]:
     """Means over an iteration's updates of the sums over their micro-batches.
 

@@ -21,13 +21,19 @@ from vineppo.distributed import (
     replica,
 )
 from vineppo.errors import InterruptionError, SharedError
-from vineppo.forward_passes import RolloutKey, RolloutPass, Rows, token_columns
-from vineppo.kl import KL_ESTIMATORS
-from vineppo.policy import Policy
+from vineppo.losses import KL_ESTIMATORS
+from vineppo.policy import Policy, Reference
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
 from vineppo.segment import steps_of
-from vineppo.token_scores import ForwardOptions, Reference, TokenScores
+from vineppo.token_scores import (
+    ForwardOptions,
+    RolloutKey,
+    RolloutPass,
+    Rows,
+    TokenScores,
+    token_columns,
+)
 from vineppo.types import Rollout, StateValue, by_problem
 from vineppo.values import StateKey, ValuePredictor, feeding_predictor, read_policy
 from vineppo.values.sampled import SampledStream

@@ -7,12 +7,19 @@ import torch
 
 from vineppo.batching import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
-from vineppo.deepspeed_module import Summand, Update
-from vineppo.kl import KL_ESTIMATORS, clamp, k3, weighted, with_k2_gradient
-from vineppo.losses import aggregate, policy_surrogate, token_ratio
+from vineppo.losses import (
+    KL_ESTIMATORS,
+    aggregate,
+    clamp,
+    k3,
+    policy_surrogate,
+    token_ratio,
+    weighted,
+    with_k2_gradient,
+)
 from vineppo.plugins import RESAMPLED, load_function
-from vineppo.policy import Policy
-from vineppo.token_scores import ForwardOptions, Reference, TokenScores
+from vineppo.policy import Policy, Reference, Summand, Update
+from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS

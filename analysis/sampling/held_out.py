@@ -18,13 +18,13 @@ from vineppo.models import LoadedModel, load_model
 from vineppo.recipes.posterior import Posterior
 from vineppo.token_scores import (
     ForwardOptions,
+    Softmax,
     TokenLogprobs,
     TokenScores,
     hidden_before_tokens,
 )
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values import read_policy
-from vineppo.vocabulary import Softmax
 
 NAME = "posterior"
 SCORE_SQUARES = "score_squares"

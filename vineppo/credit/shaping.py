@@ -6,8 +6,7 @@ import torch
 
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.kl import clamp
-from vineppo.losses import importance_weights, whiten
+from vineppo.losses import clamp, importance_weights, whiten
 from vineppo.plugins import load_function
 from vineppo.types import Rollout, by_problem
 

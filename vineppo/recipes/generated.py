@@ -23,11 +23,10 @@ from vineppo.config.schema import (
     PredictorConfig,
     SamplingConfig,
 )
-from vineppo.deepspeed_module import Summand
 from vineppo.distributed import gather
 from vineppo.engine import Completion
 from vineppo.errors import UserError
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Summand
 from vineppo.rollouts import Sampler, submit_samples
 from vineppo.tasks.data_text import encode
 from vineppo.token_scores import ForwardOptions, TokenScores

@@ -11,11 +11,9 @@ from vineppo.batching import UpdateSizes
 from vineppo.config.require import require
 from vineppo.config.schema import CriticConfig, TrainConfig
 from vineppo.config.schema.scalars import Positive, PositiveFraction
-from vineppo.deepspeed_module import Summand
-from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel
-from vineppo.policy import Policy
-from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.policy import Policy, Summand
+from vineppo.token_scores import ForwardOptions, TokenScores, token_columns
 from vineppo.types import CRITIC, Rollout, TrainBatch
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import (

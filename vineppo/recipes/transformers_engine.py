@@ -29,8 +29,8 @@ from vineppo.engine import (
 )
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.token_scores import chunk_rows
 from vineppo.types import FinishReason
-from vineppo.vocabulary import chunk_rows
 
 ATTENTION = {"full_attention", "sliding_attention"}  # kinds of layers
 MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row of a chunk

@@ -17,14 +17,12 @@ from vineppo.batching import UpdateSizes, response_rows
 from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
-from vineppo.forward_passes import Rows, read_sequences
 from vineppo.models import LoadedModel
-from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.token_scores import ForwardOptions, Rows, TokenScores, read_sequences
 from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn, predictor_key
 
 if TYPE_CHECKING:
-    from vineppo.deepspeed_module import Summand
-    from vineppo.policy import Policy
+    from vineppo.policy import Policy, Summand
     from vineppo.rollouts import Prompt, Sampler
     from vineppo.values.sampled import SampledStream
 

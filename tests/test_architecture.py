@@ -15,9 +15,9 @@ LAYERS = [
     ["values"],
     ["rollouts", "encoding", "policy"],
     ["engine", "models", "token_scores"],
-    ["tasks", "credit", "segment", "run_dir", "progress"],
+    ["tasks", "credit", "segment", "run_dir", "progress", "metrics"],
     ["config", "user_reward", "distributed", "parent_death", "batching"],
-    ["losses", "metrics"],
+    ["losses"],
     ["types", "errors", "schema", "require", "plugins"],
 ]
 LEVELS = {module: level for level, layer in enumerate(LAYERS) for module in layer}

@@ -29,7 +29,7 @@ from vineppo.recipes.reinforce_plus_plus import (
     ReinforcePlusPlusCredit,
 )
 from vineppo.recipes.remax import RemaxCredit
-from vineppo.run_dir.files import strict_json
+from vineppo.run_dir import strict_json
 from vineppo.token_scores import TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue
 from vineppo.update import POLICY_COLUMNS, policy_objective

@@ -16,7 +16,7 @@ from torch import distributed, nn
 from vineppo.config.schema import AdamConfig, ModelConfig, ReferenceConfig, sums_in_float32
 from vineppo.distributed import gather, init_distributed, is_main, num_ranks, rank
 from vineppo.models import LoadedModel, can_pack, load_model, named_weights, readable
-from vineppo.run_dir.files import read_json, strict_json
+from vineppo.run_dir import read_json, strict_json
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores, hidden_before_tokens
 from vineppo.types import TrainBatch
 

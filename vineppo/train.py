@@ -31,12 +31,11 @@ from vineppo.experience import (
     sample_varied,
 )
 from vineppo.losses import adapted_coef
-from vineppo.metrics import iteration_metrics
+from vineppo.metrics import iteration_metrics, rollout_rows, value_rows
 from vineppo.models import LoadedModel, check_tokenizers, load_model, with_adapters
 from vineppo.policy import Policy, Reference
 from vineppo.progress import say
 from vineppo.rollouts import Prompt
-from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task, sizes
 from vineppo.token_scores import RolloutPass, entropies

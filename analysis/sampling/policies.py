@@ -23,9 +23,8 @@ from vineppo.errors import UserError
 from vineppo.models import LoadedModel, load_model, named_weights
 from vineppo.policy import Reference
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.run_dir import RunDir
+from vineppo.run_dir import RunDir, write_parquet
 from vineppo.run_dir.config import read_config
-from vineppo.run_dir.tables import write_parquet
 from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader

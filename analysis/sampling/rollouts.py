@@ -15,8 +15,7 @@ from analysis.sampling.journal import Meter
 from vineppo.credit import Credit
 from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.tables import TURN_COLUMNS
+from vineppo.run_dir import TURN_COLUMNS, RunDir
 from vineppo.types import (
     CRITIC,
     MONTE_CARLO,

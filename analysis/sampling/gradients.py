@@ -30,7 +30,6 @@ from vineppo.batching import UpdateSizes, collate, problems_of_iteration, ranks_
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import Credit
 from vineppo.credit.groups import GrpoCredit, RlooCredit
-from vineppo.credit.shaping import mask_equal_rewards, trained_tokens
 from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
@@ -40,6 +39,7 @@ from vineppo.run_dir import RunDir
 from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
 from vineppo.types import CRITIC, Rollout, TrainBatch, derive_seed
+from vineppo.update import mask_equal_rewards, trained_tokens
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch

@@ -9,10 +9,9 @@ from support.rollouts import LINES, VINE, changed, rollout, two_rollouts, with_l
 from vineppo.config.schema import MaskedImportance, PositiveExamples, TruncatedImportance
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
-from vineppo.credit.shaping import shaped_rewards, trained_tokens, whiten_advantages
 from vineppo.errors import UserError
-from vineppo.experience import add_advantages
-from vineppo.update import POLICY_COLUMNS
+from vineppo.experience import add_advantages, shaped_rewards
+from vineppo.update import POLICY_COLUMNS, trained_tokens, whiten_advantages
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import set_targets
 

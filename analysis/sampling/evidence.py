@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from analysis.estimators import BOUND
-from analysis.sampling.estimators import (
+from analysis.sampling.advantages import (
     Estimator,
     advantages_of,
     estimator_named,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from analysis.sampling.estimators import (
+from analysis.sampling.advantages import (
     Estimator,
     advantages_of,
     choose_estimators,

@@ -115,5 +115,5 @@ def test_it_takes_a_martingale_or_none():
     with pytest.raises(UserError, match=r"rollouts\.num_samples"):
         check_credit(changed(config, rollouts={"num_samples": 1}))
     with pytest.raises(UserError, match=r"credit\.root must be .*predictors \(none\), got mean"):
-        check_credit(changed(config, credit=ROOTED))
-    check_credit(changed(config, credit=ROOTED, values=replace(mean, credit=None)))
+        ROOTED.check("credit", config)
+    ROOTED.check("credit", changed(config, values=mean))

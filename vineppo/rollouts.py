@@ -163,46 +163,34 @@ def submit_continuations(
 
 
 def _submit_episode(
-    sampler: Sampler,
-    state: State,
-    number: int,
-    stream: tuple[int | str, ...],
-    done: Callable[[Continuation], None],
-    with_logprobs: bool,
-) -> None:
+    sampler: Sampler, state: State, number: int, stream: tuple[int | str, ...],
+    done: Callable[[Continuation], None], with_logprobs: bool,
+) -> None:  # fmt: skip
     """Queues a continuation by turns; the response's turn t has the stream (*stream, t)."""
-    prompt, sampling = state.prompt, sampler.sampling
-    environment = sampler.environment
+    environment, sampling, start = sampler.environment, sampler.sampling, len(state.prefix_ids)
     assert environment is not None
-    episode = Episode(environment, prompt.problem, sampling.max_tokens, state.prefix_ids)
+    episode = Episode(environment, state.prompt.problem, sampling.max_tokens, state.prefix_ids)
     num_sampled = 0
 
     def ask() -> None:
         submit_samples(
-            sampler,
-            (*prompt.token_ids, *episode.response_ids),
-            replace(sampling, max_tokens=episode.room),
-            range(number, number + 1),
-            (*stream, len(episode.turns)),
-            answer,
-            with_logprobs,
-            tuple(environment.stop_ids),
-        )
+            sampler, (*state.prompt.token_ids, *episode.response_ids),
+            replace(sampling, max_tokens=episode.room), range(number, number + 1),
+            (*stream, len(episode.turns)), answer, with_logprobs, tuple(environment.stop_ids),
+        )  # fmt: skip
 
     def answer(_: int, completion: Completion) -> None:
         nonlocal num_sampled
         num_sampled += len(completion.token_ids)
         episode.act(completion.token_ids, completion.finish_reason, completion.logprobs_T)
         if episode.finish_reason is None:
-            ask()
-            return
+            return ask()
         reward: Future[float] = Future()
         reward.set_result(episode.reward)
-        start = len(state.prefix_ids)
-        ids, logprobs_T = tuple(episode.response_ids[start:]), tuple(episode.logprobs_T[start:])
-        logprobs_T = logprobs_T if with_logprobs else ()
+        ids = tuple(episode.response_ids[start:])
+        logprobs_T = tuple(episode.logprobs_T[start:]) if with_logprobs else ()
         whole = Completion(ids, logprobs_T, episode.finish_reason, len(ids) - num_sampled)
-        done(Continuation(number, whole, reward, None, tuple(episode.turns)))
+        return done(Continuation(number, whole, reward, None, tuple(episode.turns)))
 
     ask()
 

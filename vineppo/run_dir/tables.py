@@ -28,13 +28,8 @@ ROLLOUT_SCHEMA = pa.schema(
     }
 )
 # The turns (`types.Turn`) of runs with an environment: turns begin where steps do.
-TURN_COLUMNS = pa.schema(
-    {
-        "turn_ends": pa.list_(pa.int32()),
-        "turn_states": pa.list_(pa.string()),
-        "turn_rewards": pa.list_(pa.float32()),
-    }
-)
+TURNS = {"turn_ends": pa.int32(), "turn_states": pa.string(), "turn_rewards": pa.float32()}
+TURN_COLUMNS = pa.schema({name: pa.list_(kind) for name, kind in TURNS.items()})
 # One row per estimated state; its prefix is the prompt and prefix_length tokens of the response.
 VALUE_SCHEMA = pa.schema(
     {
@@ -59,7 +54,6 @@ SCHEMAS = {
 
 def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
     """One row per rollout; `step_starts` count in the response, `advantages_S` are raw."""
-    has_turns = any(rollout.turns for rollout in rollouts)
     rows = []
     for rollout in rollouts:
         assert len(rollout.steps_S["advantages"]) == len(rollout.spans_S), "one advantage a step"
@@ -75,7 +69,7 @@ def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
             "step_starts": [span.start for span in rollout.spans_S],
             "advantages_S": rollout.steps_S["advantages"],
         }
-        if has_turns:
+        if rollout.turns:
             turns = ((turn.end, turn.state, turn.reward) for turn in rollout.turns)
             row |= dict(zip(TURN_COLUMNS.names, zip(*turns, strict=True), strict=True))
         rows.append(row)

@@ -13,7 +13,7 @@ from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.minibatches import UpdateSizes
-from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn, predictor_key
+from vineppo.types import CRITIC, Rollout, StateValue, StepSpan, TrainBatch, predictor_key
 
 if TYPE_CHECKING:
     from vineppo.deepspeed_module import Summand
@@ -239,14 +239,9 @@ def _write(directory: Path, state: dict[str, Any]) -> None:
         torch.save(state, directory / STATE)
 
 
-def carried_back(values_T: Sequence[float], turns: Sequence[Turn]) -> Sequence[float]:
-    """Gives an environment's tokens the value of the turn after them, so no TD error.
-
-    Values [1, 2, 0, 4] and turns of two and one tokens give [1, 2, 4, 4].
-    """
-    if not turns:
-        return values_T
+def carried_back(values_T: Sequence[float], turns: Sequence[StepSpan]) -> Sequence[float]:
+    """Gives an environment's tokens the value of the turn after them: [1, 2, 0, 4] → 1, 2, 4, 4."""
     carried = list(values_T)
-    for turn, after in pairwise(turns):
+    for turn, after in pairwise(turns):  # no TD error there
         carried[turn.end : after.start] = [values_T[after.start]] * (after.start - turn.end)
-    return carried
+    return carried if turns else values_T

@@ -354,9 +354,8 @@ def add_advantages(
         advantages_GT = token_advantages(config.credit, rollouts_G)
         for rollout, advantages_T in zip(rollouts_G, advantages_GT, strict=True):
             rollout.tokens_T["advantages"] = advantages_T
-            rollout.steps_S["advantages"] = step_means(
-                advantages_T, rollout.turns or rollout.spans_S
-            )
+            written_S = rollout.turns or rollout.spans_S
+            rollout.steps_S["advantages"] = step_means(advantages_T, written_S)
     add_update_columns(rollouts, config)
     for predictor in predictors:
         predictor.prepare_update(rollouts)

@@ -72,9 +72,9 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "rollout/steps_mean": fmean(len(rollout.spans_S) for rollout in rollouts),
     }
     if any(rollout.turns for rollout in rollouts):
-        num_actions = sum(sum(rollout.is_action_T) for rollout in rollouts)
         metrics["rollout/turns_mean"] = fmean(len(rollout.turns) for rollout in rollouts)
-        metrics["rollout/observed_frac"] = 1 - num_actions / sum(lengths)
+        num_written = sum(sum(rollout.is_action_T) for rollout in rollouts)
+        metrics["rollout/observed_frac"] = 1 - num_written / sum(lengths)
     return metrics
 
 

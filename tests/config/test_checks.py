@@ -237,8 +237,6 @@ REFUSED = {
         ("task.grading.reward_path must be null", "task.grading.reward_path=x.py"),
         ("values.predictors.truth of kind 'posterior' cannot value turns",
          predictors(truth=POSTERIOR)),
-        ("task.environment.max_turn_tokens must be at most sampling.max_tokens = 3",
-         "sampling.max_tokens=3"),
     ],
     "recipes/gigpo": [("reference.kl_in must be 'loss'", "reference.kl_in=reward")],
     "credit_short_vineppo_gae": [

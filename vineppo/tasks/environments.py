@@ -6,10 +6,10 @@ A turn a_i ends with an end-of-sequence token or one of the environment's `stop_
 is part of the response, but trains nothing. To return to a state, a copy acts out its turns again.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass
+from math import fsum, isfinite
 from typing import Any
 
 from vineppo.config.require import require
@@ -51,9 +51,8 @@ class Environment:
 
 
 def build_environment(task: Task, tokenizer: Any, model: EngineModel) -> Environment | None:
-    if (keys := task.environment) is None:
-        return None
-    return find("environment", keys.kind)(keys, task, tokenizer, model)
+    keys = task.environment
+    return None if keys is None else find("environment", keys.kind)(keys, task, tokenizer, model)
 
 
 class Episode:
@@ -68,16 +67,16 @@ class Episode:
     ) -> None:
         self._environment, self._max_tokens = copy(environment), max_tokens
         self.response_ids: list[int] = []
-        self.logprobs_T: list[float] = []  # 0 unless the policy just wrote the token
         self.turns: list[Turn] = []
         self.finish_reason: FinishReason | None = None
         seen = self._checked(self._environment.reset(problem))
         self.opening_ids, self._state, self._start = seen.token_ids, seen.state, 0
-        stop_ids = {*environment.stop_ids, *environment.model.stop_ids}
+        self.stop_ids = tuple(environment.stop_ids)
+        ends = {*self.stop_ids, *environment.model.stop_ids}
         while left := prefix_ids[len(self.response_ids) :]:
-            end = next((i for i, token in enumerate(left, 1) if token in stop_ids), None)
+            end = next((i for i, token in enumerate(left, 1) if token in ends), None)
             if end is None:  # within a turn
-                self._write(left)
+                self.response_ids += left
                 return
             self.act(left[:end], "stop")
             again = tuple(self.response_ids[: len(prefix_ids)])
@@ -93,15 +92,9 @@ class Episode:
         turn_end: int = self._start + self._environment.config.max_turn_tokens
         return min(turn_end, self._max_tokens) - len(self.response_ids)
 
-    @property
-    def reward(self) -> float:
-        return math.fsum(turn.reward for turn in self.turns)
-
-    def act(
-        self, token_ids: Sequence[int], reason: FinishReason, logprobs_T: Sequence[float] = ()
-    ) -> None:
+    def act(self, token_ids: Sequence[int], reason: FinishReason) -> None:
         """The policy writes on; if that ends its turn ("stop"), the environment answers."""
-        self._write(token_ids, logprobs_T)
+        self.response_ids += token_ids
         start, end, seen = self._start, len(self.response_ids), Observation(())
         is_cut = reason == "length"
         if not is_cut:
@@ -110,21 +103,16 @@ class Episode:
         missed = is_cut * (self._environment.task.grading.truncated_reward or 0.0)
         state = prefix_digest(self.response_ids[:start]) if self._state is None else self._state
         self.turns.append(Turn(start, end, state, seen.reward + missed))
+        self.reward = fsum(turn.reward for turn in self.turns)
         if is_cut or seen.is_done:
             self.finish_reason = "length" if is_cut else "stop"
         else:
-            self._write(seen.token_ids)
+            self.response_ids += seen.token_ids
             self._start, self._state = len(self.response_ids), seen.state
 
-    def _write(self, token_ids: Sequence[int], logprobs_T: Sequence[float] = ()) -> None:
-        self.response_ids += token_ids
-        self.logprobs_T += logprobs_T or [0.0] * len(token_ids)
-
     def _checked(self, seen: Observation) -> Observation:
-        bound = self._environment.model.num_token_ids
-        for token in seen.token_ids:
-            must = f"task.environment: token ids must be below {bound}, got {token}"
-            require(0 <= token < bound, must)
-        must = f"task.environment: rewards must be finite, got {seen.reward}"
-        require(math.isfinite(seen.reward), must)
+        bound, at = self._environment.model.num_token_ids, "task.environment"
+        wrong = [token for token in seen.token_ids if not 0 <= token < bound]
+        require(not wrong, f"{at}: token ids must be below {bound}, got {wrong}")
+        require(isfinite(seen.reward), f"{at}: rewards must be finite, got {seen.reward}")
         return seen

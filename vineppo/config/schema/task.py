@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.config.require import require, require_at_most, require_holding
+from vineppo.config.require import require, require_holding
 from vineppo.config.schema.scalars import Count, Finite, Name, TimeLimit
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin, PluginConfig
@@ -77,8 +77,6 @@ class EnvironmentConfig(PluginConfig):
         for name, keys in config.predictors.items():
             wrong = f"{predictor_key(name)} of kind {keys.kind!r} cannot value turns, {what}"
             require(keys.predictor.takes_turns, wrong)
-        most = config.sampling.max_tokens
-        require_at_most(f"{key}.max_turn_tokens", self.max_turn_tokens, "sampling.max_tokens", most)
 
 
 TooLong = Literal["refuse", "leave_out"]  # a train problem that the model has no room for

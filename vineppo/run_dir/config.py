@@ -8,7 +8,6 @@ from typing import Any
 from vineppo.config.load import assign, complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.run_dir.files import read_json
 
 ANY, MISSING = object(), object()
 # What a table of an older run holds, and what replaces it. A value that is given goes, and
@@ -61,6 +60,8 @@ def read_config(
     directory: Path, assignments: Sequence[str] = (), task_path: str | None = None
 ) -> TrainConfig | SftConfig:
     """The config of a run with the problems of a task file, then the assignments, applied."""
+    from vineppo.run_dir import read_json  # which imports this module
+
     path = directory / "config.json"
     if not path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")

@@ -69,7 +69,7 @@ def choose_estimators(
     """Those of the comma-separated names, or for "all" every one that the rollouts allow.
 
     rloo comes first, as the reference: unbiased, and made of the rollouts alone.
-    Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
+    Each is the run's where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
     of all continuations at hand. Trees have to be sampled. Raises `UserError` for an unknown name,
     and for values or greedy responses that the rollouts lack.
     """
@@ -78,7 +78,7 @@ def choose_estimators(
         usual += [f"vine_{name}"] * (name not in config.continuations)
         usual += [f"martingale_{name}"] * table.predictor.is_martingale
     found = [estimator_named(config, rollouts, name) for name in usual]
-    known = {one.name: one for one in [*found, _own_estimator(config, rollouts)] if one is not None}
+    known = {one.name: one for one in [*found, _estimator_of_run(config, rollouts)] if one is not None}
     most = _num_draws(rollouts)
     possible = {
         name: one
@@ -111,9 +111,9 @@ def estimator_named(
     config: TrainConfig, rollouts: Sequence[Rollout], name: str
 ) -> Estimator | None:
     """The estimator of a name, whether or not the rollouts allow it; None of an unknown one."""
-    own = _own_estimator(config, rollouts)
-    if own is not None and own.name == name:
-        return own
+    of_run = _estimator_of_run(config, rollouts)
+    if of_run is not None and of_run.name == name:
+        return of_run
     form, brackets = form_of(name)
     if form.credit is None:
         return None
@@ -174,7 +174,7 @@ def is_possible(
         )
         if is_apart if held is None else held[0].returns_K:
             return False
-    if estimator.values_from is None:  # a user's own may look at continuations
+    if estimator.values_from is None:  # a user's may look at continuations
         return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
     by_step = credit.reads == "steps"
     return estimator.values_from in _valued(first, by_step)
@@ -206,7 +206,7 @@ def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list
 
 
 def returns_name(rollout: Rollout) -> str:
-    """Whose continuations estimators of draws see: the run's own, or else another's."""
+    """Whose continuations estimators of draws see: the run's, or else another's."""
     return MONTE_CARLO if MONTE_CARLO in rollout.returns_S else next(iter(rollout.returns_S))
 
 
@@ -219,8 +219,8 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
     )
 
 
-def _own_estimator(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimator | None:
-    """The run's own; None of plain VinePPO, which is vine_K.
+def _estimator_of_run(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimator | None:
+    """The run's; None of plain VinePPO, which is vine_K.
 
     Fresh continuations are of all states, s_0 too: one that samples some draws from them.
     """

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean
 
-from analysis.estimators import BASELINE, form_of
+from analysis.estimators import BASELINE, Settings, form_of
 from vineppo.config.schema import States, TrainConfig
 from vineppo.credit import Credit, token_advantages
-from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin
 from vineppo.seeds import derive_seed
@@ -19,7 +18,7 @@ from vineppo.values.sampled import NO_VALUE
 
 @dataclass(frozen=True)
 class Estimator:
-    """`Estimator("vine_3", VineCredit(…), MONTE_CARLO, of_draws=True)`: name, credit and values.
+    """`Estimator("vine_3", credit, MONTE_CARLO, of_draws=True)`: name, credit and values.
 
     One `of_draws` sees only those continuations at hand that its credit would have sampled.
     `returns_of` names another predictor that supplies the continuations behind the values, if any.
@@ -69,7 +68,7 @@ def choose_estimators(
     """Those of the comma-separated names, or for "all" every one that the rollouts allow.
 
     rloo comes first, as the reference: unbiased, and made of the rollouts alone.
-    Each is the run's where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
+    Each is the run's own where the run trains with its kind; "all" has vine of K = 1, 3, 9, … and
     of all continuations at hand. Trees have to be sampled. Raises `UserError` for an unknown name,
     and for values or greedy responses that the rollouts lack.
     """
@@ -78,7 +77,7 @@ def choose_estimators(
         usual += [f"vine_{name}"] * (name not in config.continuations)
         usual += [f"martingale_{name}"] * table.predictor.is_martingale
     found = [estimator_named(config, rollouts, name) for name in usual]
-    known = {one.name: one for one in [*found, _estimator_of_run(config, rollouts)] if one is not None}
+    known = {one.name: one for one in [*found, _own_estimator(config, rollouts)] if one is not None}
     most = _num_draws(rollouts)
     possible = {
         name: one
@@ -111,15 +110,14 @@ def estimator_named(
     config: TrainConfig, rollouts: Sequence[Rollout], name: str
 ) -> Estimator | None:
     """The estimator of a name, whether or not the rollouts allow it; None of an unknown one."""
-    of_run = _estimator_of_run(config, rollouts)
-    if of_run is not None and of_run.name == name:
-        return of_run
+    own = _own_estimator(config, rollouts)
+    if own is not None and own.name == name:
+        return own
     form, brackets = form_of(name)
     if form.credit is None:
         return None
     boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
-    table = form.credit(boundaries, *brackets) | {"segmenter": {"kind": "lines"}}
-    credit = replace(Plugin("credit").parse(table), segmenter=config.credit.segmenter)
+    credit = _credit(config, form.credit(boundaries, *brackets))
     values = form.values and form.values.format(*brackets)
     if form.samples == "continuations":
         return Estimator(name, credit, values, of_draws=True)
@@ -174,7 +172,7 @@ def is_possible(
         )
         if is_apart if held is None else held[0].returns_K:
             return False
-    if estimator.values_from is None:  # a user's may look at continuations
+    if estimator.values_from is None:  # a user's own may look at continuations
         return credit.monte_carlo is None or MONTE_CARLO in first.returns_S
     by_step = credit.reads == "steps"
     return estimator.values_from in _valued(first, by_step)
@@ -206,7 +204,7 @@ def advantages_of(estimator: Estimator, group_G: Sequence[Rollout]) -> list[list
 
 
 def returns_name(rollout: Rollout) -> str:
-    """Whose continuations estimators of draws see: the run's, or else another's."""
+    """Whose continuations estimators of draws see: the run's own, or else another's."""
     return MONTE_CARLO if MONTE_CARLO in rollout.returns_S else next(iter(rollout.returns_S))
 
 
@@ -219,22 +217,30 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
     )
 
 
-def _estimator_of_run(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimator | None:
-    """The run's; None of plain VinePPO, which is vine_K.
+def _credit(config: TrainConfig, table: Settings) -> Credit:
+    """The credit of a config's table, with the run's steps."""
+    credit = Plugin("credit").parse(table | {"segmenter": {"kind": "lines"}})
+    return replace(credit, segmenter=config.credit.segmenter)
+
+
+def _own_estimator(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimator | None:
+    """The run's own; None of plain VinePPO, which is vine_K.
 
     Fresh continuations are of all states, s_0 too: one that samples some draws from them.
     """
-    credit, feeding = config.credit, feeding_predictor(config)
-    is_plain = isinstance(credit, VineCredit) and credit.states is None and not credit.own_return
-    if is_plain and feeding == MONTE_CARLO:
-        return None
-    is_usual = config.values.credit in (None, credit.fed_by) and credit.kind != "martingale"
+    credit, feeding, asked = config.credit, feeding_predictor(config), config.credit.monte_carlo
+    if asked is not None and feeding == MONTE_CARLO:
+        keys = {"identical_prefixes": asked.identical_prefixes}
+        vine = {"kind": "vine", "num_continuations": asked.num_continuations}
+        if credit == _credit(config, vine | keys):
+            return None
+    is_usual = config.values.credit in (None, credit.fed_by) and not credit.reads_differences
     kind = credit.kind.rpartition(":")[2]
     taken = config.values.predictors.get(feeding or "")
     returns_of = taken.returns_of if taken else None
-    if credit.monte_carlo and credit.fed_by != MONTE_CARLO:  # whatever its values are
+    if asked and credit.fed_by != MONTE_CARLO:  # whatever its values are
         returns_of = MONTE_CARLO
-    asked, held_S = credit.monte_carlo, rollouts[0].returns_S.get(MONTE_CARLO)
+    held_S = rollouts[0].returns_S.get(MONTE_CARLO)
     of_draws = bool(asked and asked.states and held_S and held_S[0].returns_K)
     name = kind if is_usual else f"{kind}_{feeding}"
     return Estimator(name, credit, feeding, returns_of, of_draws)

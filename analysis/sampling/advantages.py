@@ -10,8 +10,7 @@ from vineppo.config.schema import States, TrainConfig
 from vineppo.credit import Credit, token_advantages
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin
-from vineppo.seeds import derive_seed
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue, derive_seed
 from vineppo.values import feeding_predictor
 from vineppo.values.sampled import NO_VALUE
 

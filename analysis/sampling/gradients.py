@@ -26,20 +26,18 @@ from analysis.sampling.prices import critic_share, sampled_tokens, seconds
 from analysis.sampling.returns import add_fresh_values
 from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
-from vineppo.batching import collate, ranks_share
+from vineppo.batching import UpdateSizes, collate, problems_of_iteration, ranks_share
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import Credit
-from vineppo.credit.shaping import mask_equal_rewards, trained_tokens
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.rollouts import Prompt
 from vineppo.run_dir import RunDir
-from vineppo.seeds import derive_seed, problems_of_iteration
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import CRITIC, Rollout, TrainBatch
+from vineppo.types import CRITIC, Rollout, TrainBatch, derive_seed
+from vineppo.update import mask_equal_rewards, trained_tokens
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch

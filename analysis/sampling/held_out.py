@@ -16,10 +16,15 @@ from vineppo.batching import collate
 from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.models import LoadedModel, load_model
 from vineppo.plugins import Plugin
-from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores, hidden_before_tokens
+from vineppo.token_scores import (
+    ForwardOptions,
+    Softmax,
+    TokenLogprobs,
+    TokenScores,
+    hidden_before_tokens,
+)
 from vineppo.types import Rollout, TrainBatch
-from vineppo.values.policy_pass import read_policy
-from vineppo.vocabulary import Softmax
+from vineppo.values import read_policy
 
 NAME = "posterior"
 SCORE_SQUARES = "score_squares"

@@ -15,8 +15,7 @@ from analysis.sampling.rollouts import RolloutState, choose_states, read_saved, 
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin
 from vineppo.rollouts import Continuation, Sampler, State
-from vineppo.seeds import prefix_digest
-from vineppo.types import MONTE_CARLO, Rollout, StateValue
+from vineppo.types import MONTE_CARLO, Rollout, StateValue, prefix_digest
 
 KINDS = {"truth": "num_samples", "draws": "num_draws"}  # of returns, by the settings' names
 

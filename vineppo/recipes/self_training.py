@@ -31,20 +31,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.batching import grouped_minibatches
+from vineppo.batching import grouped_minibatches, problems_of_iteration
 from vineppo.checkpoint import Models, remove_whole, write_whole
 from vineppo.config.require import require
 from vineppo.config.schema import FineTuning, SftConfig
 from vineppo.config.schema.scalars import Count, CountOrZero, NonNegative, Positive
-from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems
 from vineppo.engine import Completion
 from vineppo.evaluate import evaluate_policy
-from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
 from vineppo.plugins import Plugin
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Summand
 from vineppo.recipes.sft import open_run, update_by, update_on
 from vineppo.rollouts import (
     Continuation,
@@ -53,13 +51,11 @@ from vineppo.rollouts import (
     submit_continuations,
     submit_rollouts,
 )
-from vineppo.seeds import derive_seed, problems_of_iteration
-from vineppo.segment import Segmenter
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import Segmenter, steps_of
 from vineppo.session import Session, is_finished, open_session
 from vineppo.tasks import load_task
-from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch
+from vineppo.token_scores import ForwardOptions, TokenScores, token_columns
+from vineppo.types import Rollout, StepSpan, TokenSequence, TrainBatch, derive_seed
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import named_errors, read_json, strict_json
+from vineppo.run_dir import RunDir, named_errors, read_json, strict_json
 from vineppo.tools.evaluate_run import choose_policies
 
 HUB = "hub:"

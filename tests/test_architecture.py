@@ -119,7 +119,7 @@ def test_imports_go_down(name):
 
 
 def test_an_iteration_passes_few_files_and_none_is_long():
-    """The page's table, as a trace of the demo's first iteration found it."""
+    """The page names them; what they are is not traced here."""
     page = (ROOT / "docs/architecture.md").read_text()
     table = page.partition("## An iteration")[2].partition("## Decisions")[0]
     passed = re.findall(r"`([\w/]+)`", "".join(re.findall(r"^\|.*", table, re.M)))

@@ -64,7 +64,7 @@ class ValuePredictor:
     num_candidates = 0  # likeliest tokens that `choices_of` gets, if above 0
     # Parts, and training.
     num_continuations = 0  # of every state, if the values are their mean return
-    num_weights = 0  # of a model of its own
+    num_weights = 0  # of a separate model
     head: nn.Module | None = None  # on the policy's backbone, in its module and optimizer
     head_learning_rate = 0.0
     trains_policy = False  # `update` changes the policy's weights, and comes after its own

@@ -64,3 +64,4 @@ within short $here/noise.jsonnet
 within sheet experiments/16_gradient_noise/noise.jsonnet
 rm -rf $here/*/gradients $here/*/*.png
 python $here/frontier.py
+python $here/gains.py  # after 11 and 16

@@ -25,9 +25,7 @@ from analysis.stats.errors import noise_variance
 from analysis.stats.seeds import common_support
 from analysis.tables import read_rows
 from vineppo.errors import UserError
-from vineppo.run_dir.directory import USER_FILES
-from vineppo.run_dir.files import read_json, strict_json, write_atomic
-from vineppo.run_dir.tables import write_parquet
+from vineppo.run_dir import USER_FILES, read_json, strict_json, write_atomic, write_parquet
 
 FILE_NAME, RUNS_FILE = "evaluations.parquet", "runs.json"
 # Seconds of training and sampled tokens, of rollouts and values, are those up to `iteration`.

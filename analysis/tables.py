@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from analysis.stats.bootstrap import Estimate
 from vineppo.errors import UserError
-from vineppo.run_dir.files import named_errors, write_atomic
-from vineppo.run_dir.tables import read_parquet
+from vineppo.run_dir import named_errors, read_parquet, write_atomic
 
 _DTYPES = {str: "str", int: "int64", float: "float64", str | None: "str", int | None: "Int64"}
 _DTYPES |= {float | None: "float64"}

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from analysis.tables import check_counts, read_rows, table_path
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import write_parquet
+from vineppo.run_dir import write_parquet
 
 FOLDER = "ground_truth"
 ANALYSIS = "ground-truth"

@@ -22,8 +22,7 @@ from analysis.stats.value_scores import Cell
 from analysis.tables import check_counts, read_rows
 from analysis.truth import ANALYSIS, TruthState, check_names, check_rollouts, find_truth, read_truth
 from vineppo.errors import UserError
-from vineppo.run_dir.files import strict_json
-from vineppo.run_dir.tables import write_parquet
+from vineppo.run_dir import strict_json, write_parquet
 
 # A predictor's value of a run's state, and the count of `num_samples` fresh returns. `task` is a
 # digest of the run's. `checkpoint` is the policy of the truth; `rollout_iteration` and `reward` are

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from benchmarks.workload import ITERATION, Workload, llm_of
 from vineppo.rollouts import Prompt
-from vineppo.seeds import derive_seed
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import token_texts
+from vineppo.types import derive_seed
 
 
 @dataclass(frozen=True)

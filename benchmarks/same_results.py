@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 
 from benchmarks.harness import run_main
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import read_parquet
+from vineppo.run_dir import read_parquet
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from statistics import mean, median
 from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main, spread
 from benchmarks.peak_memory import peak_mib
 from benchmarks.workload import Workload, describe_workload, open_workload
-from vineppo.segment.kinds import TokensSegmenter
+from vineppo.segment import TokensSegmenter
 from vineppo.types import Rollout
 
 NAME = "scaling"

@@ -23,15 +23,14 @@ from typing import Any, Literal
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
 from benchmarks.products import large_product_gflops, profiled, timed
 from benchmarks.workload import describe_workload, workload_config
+from vineppo.batching import minibatches
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
-from vineppo.minibatches import minibatches
 from vineppo.models import LoadedModel, load_model
 from vineppo.policy import Policy, checkpoint_activations
-from vineppo.token_scores import hidden_before_tokens
+from vineppo.token_scores import Softmax, hidden_before_tokens, token_statistics
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.update import POLICY_COLUMNS, update_policy
-from vineppo.vocabulary import Softmax, token_statistics
 
 BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
 UPDATES_AN_EPOCH = 4

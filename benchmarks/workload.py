@@ -30,13 +30,12 @@ from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
 from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
-from vineppo.segment import Segmenter
-from vineppo.segment.token_texts import steps_of
+from vineppo.segment import Segmenter, steps_of
 from vineppo.tasks import load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.types import MONTE_CARLO, Rollout
-from vineppo.values.monte_carlo import MonteCarlo
+from vineppo.values.sampled import MonteCarlo
 
 CONFIGS = Path(__file__).parent / "configs"
 PLAIN_PROMPT = {"kind": "template", "template": "Question: {question}\nAnswer:"}

@@ -8,18 +8,17 @@ import pytest
 import torch
 from support.rollouts import CPU, VINE, changed, two_rollouts, with_column
 
-from vineppo.batching import collate
+from vineppo.batching import UpdateSizes, collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
 from vineppo.experience import add_advantages, add_logprobs, check_logprob_gap
-from vineppo.kl import absolute, full, k1, k2, k3
+from vineppo.losses import absolute, full, k1, k2, k3
 from vineppo.metrics import kl_metrics, logprob_gap_metrics
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Reference
 from vineppo.recipes.sft import likelihood_loss
-from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
+from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import TokenSequence
 from vineppo.update import POLICY_COLUMNS, policy_objective
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.rollouts import CPU, LINES, VINE, changed, spans
 
-from vineppo.batching import collate
+from vineppo.batching import UpdateSizes, collate, is_sound
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import (
     GrpoCredit,
@@ -24,13 +24,12 @@ from vineppo.metrics import (
     rollout_metrics,
     value_metrics,
 )
-from vineppo.minibatches import UpdateSizes, is_sound
 from vineppo.recipes.reinforce_plus_plus import (
     ReinforcePlusPlusBaselineCredit,
     ReinforcePlusPlusCredit,
 )
 from vineppo.recipes.remax import RemaxCredit
-from vineppo.run_dir.files import strict_json
+from vineppo.run_dir import strict_json
 from vineppo.token_scores import TokenScores
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue
 from vineppo.update import POLICY_COLUMNS, policy_objective

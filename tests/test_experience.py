@@ -17,12 +17,12 @@ from support.walks import (
 )
 
 from vineppo.experience import Experience, sample_varied
-from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.metrics import value_quality
 from vineppo.tasks.grading import Grader
+from vineppo.token_scores import RolloutPass, entropies
 from vineppo.types import Problem
+from vineppo.values import ValuePredictor
 from vineppo.values.group_mean import GroupMean
-from vineppo.values.predictor import ValuePredictor
 
 
 def drawing(varied):

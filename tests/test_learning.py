@@ -18,11 +18,11 @@ from vineppo.experience import (
 )
 from vineppo.metrics import value_quality
 from vineppo.models import load_model
+from vineppo.policy import Reference
 from vineppo.progress import Progress
 from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.sft import write_new_model
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.token_scores import Reference
 from vineppo.train import load_models
 from vineppo.types import Problem
 from vineppo.update import update

@@ -9,21 +9,18 @@ from support.policies import MODEL
 from support.rollouts import CPU, random_sequences, sequence
 from support.tiny_models import random_model
 
-from vineppo.batching import collate, micro_batches_of, num_tokens
-from vineppo.minibatches import UpdateSizes
-from vineppo.models import can_pack, disable_dropout, load_model
-from vineppo.packing import has_attention_alone, let_pack
-from vineppo.policy import checkpoint_activations
+from vineppo.batching import UpdateSizes, collate, micro_batches_of, num_tokens
+from vineppo.models import can_pack, disable_dropout, has_attention_alone, let_pack, load_model
+from vineppo.policy import Reference, checkpoint_activations
 from vineppo.token_scores import (
+    CHUNK_LOGITS,
     ForwardOptions,
-    Reference,
     TokenLogprobs,
     TokenScores,
     hidden_before_tokens,
 )
 from vineppo.types import TokenSequence, Turn
 from vineppo.update import POLICY_COLUMNS, policy_objective
-from vineppo.vocabulary import CHUNK_LOGITS
 
 META = torch.device("meta")  # has shapes and no values: whoever asks for one raises
 PACKING = {

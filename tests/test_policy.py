@@ -12,11 +12,9 @@ from support.tiny_models import random_model
 
 from vineppo import token_scores
 from vineppo.batching import collate
-from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.models import disable_dropout, load_model
-from vineppo.policy import Policy
-from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.vocabulary import CHUNK_LOGITS
+from vineppo.policy import DeepSpeedModule, Policy
+from vineppo.token_scores import CHUNK_LOGITS, ForwardOptions, TokenLogprobs
 
 pytestmark = pytest.mark.usefixtures("sharded")
 

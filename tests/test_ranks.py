@@ -33,8 +33,8 @@ from support.sharding import shard_everything
 from support.training import CONFIGS, timeless, train
 from support.uncertain import UNCERTAIN
 
-from vineppo.deepspeed_module import DeepSpeedModule
 from vineppo.distributed import init_distributed
+from vineppo.policy import DeepSpeedModule
 
 TENSOR_PARALLEL = Case("vineppo", "vllm", tensor_parallel_size=2)  # one replica of both ranks
 ENGINE_PROCESSES = Case("vineppo", "vllm", changes=tuple(c.split("=") for c in PROCESSES))

@@ -10,10 +10,9 @@ from analysis.sampling.continuations import StateRequest, sample_continuations
 from vineppo.config.schema import SamplingConfig
 from vineppo.recipes.tree import TreeCredit
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
-from vineppo.seeds import derive_seed
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem
+from vineppo.types import Problem, derive_seed
 
 PROMPT = Prompt(problem(2), prompt_ids(2))
 PREFIX = (DIGITS[3], NEWLINE)

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from support.small_disk import in_small_tmpfs
 
+from vineppo import run_dir
 from vineppo.errors import UserError
+from vineppo.metrics import rollout_rows, value_rows
 from vineppo.progress import log_to
-from vineppo.run_dir import RunDir, config, files
+from vineppo.run_dir import RunDir, config
 from vineppo.run_dir.environment import describe_source
-from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 
 CONFIG = {
@@ -306,7 +307,7 @@ from hashlib import sha256
 from pathlib import Path
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.tables import VALUE_SCHEMA
+from vineppo.run_dir import VALUE_SCHEMA
 path = Path(sys.argv[1])
 run = RunDir.open(path, {"name": "x"})
 run.append_metrics({"iteration": 1})
@@ -370,7 +371,7 @@ def test_the_source_is_known_only_at_the_top_of_a_checkout(tmp_path):
     assert describe_source(tmp_path / "site-packages") is None
 
 
-@pytest.mark.parametrize("module", [config, files])
+@pytest.mark.parametrize("module", [config, run_dir])
 def test_the_examples_of_the_docstrings_hold(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from vineppo.errors import UserError
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import TEMPORARY_SUFFIX
+from vineppo.run_dir import TEMPORARY_SUFFIX, RunDir
 
 CONFIG = {"name": "x", "num_iterations": 10}
 # Opens each directory that its parent names, and holds it until the next.

@@ -9,8 +9,8 @@ from support.rollouts import random_sequences
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
-from vineppo.models import add_older_names, load_model, with_adapters
-from vineppo.policy import Policy
+from vineppo.models import load_model, with_adapters
+from vineppo.policy import Policy, add_older_names
 from vineppo.recipes.lora import Lora
 
 LORA = Lora("lora", rank=3, alpha=6.0, target_modules=("q_proj", "down_proj"))

@@ -9,7 +9,7 @@ from support.grids import grid
 from support.policies import build, relative, update
 from support.rollouts import random_sequences, with_column
 
-from vineppo.minibatches import micro_batches
+from vineppo.batching import micro_batches
 from vineppo.token_scores import ForwardOptions
 
 SIZES = {"batch_size": 8, "micro_batch_size": 4, "num_epochs": 1}

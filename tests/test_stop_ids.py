@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from vineppo.errors import UserError
-from vineppo.models import ASSETS, end_of_turn, find_stop_ids, load_model, save_model
+from vineppo.models import ASSETS, end_of_turn, find_stop_ids, load_model
+from vineppo.policy import save_model
 from vineppo.recipes.arithmetic import build_tokenizer
 
 TURNS = "{% for m in messages %}{{ m.content }}END\n{% endfor %}"

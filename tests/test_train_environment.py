@@ -17,7 +17,7 @@ from analysis.sampling.rollouts import read_saved
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.recipes.arithmetic import build_tokenizer
-from vineppo.run_dir.directory import RunDir
+from vineppo.run_dir import RunDir
 from vineppo.tasks.environments import Episode, build_environment
 
 GIGPO = {key: value for key, value in SHORT.items() if not key.startswith("credit.")}

@@ -17,7 +17,7 @@ from support.rollouts import (
     with_columns,
 )
 
-from vineppo.batching import collate
+from vineppo.batching import UpdateSizes, collate
 from vineppo.config.load import load_config
 from vineppo.config.schema import (
     CrossEntropy,
@@ -25,7 +25,6 @@ from vineppo.config.schema import (
     SquaredError,
     TrainConfig,
 )
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.recipes.policy_losses import resampled
 from vineppo.recipes.shared import SharedCritic, SharedValueHead

@@ -1,14 +1,26 @@
-"""Which sequences go into which update and micro-batch. Pure; changes speed and memory only."""
+"""Which problems an iteration has, which sequences go into an update, which into a micro-batch.
+
+What goes into a micro-batch changes speed and memory only. The rest depends on the run's seed and
+progress alone.
+"""
 
 import math
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from vineppo.types import PackedTokens, TokenSequence, TrainBatch
+from vineppo.config.schema import AdamConfig, TrainConfig
+from vineppo.distributed import num_ranks, rank
+from vineppo.losses import Totals
+from vineppo.types import PackedTokens, TokenSequence, TrainBatch, derive_seed
+
+if TYPE_CHECKING:
+    from vineppo.policy import Update
 
 MAX_PADDING = 0.05  # of the tokens of passes that have padding
 # Here passes that share no prompts stay padded: laying out tokens for attention costs more.
@@ -16,6 +28,55 @@ MAX_PADDING = 0.05  # of the tokens of passes that have padding
 PADDED_DEVICES = frozenset({"cpu"})
 MIN_SAVED = 0.25  # of a pass's tokens, for which each prompt passes once
 _TIGHTNESS = (0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
+
+Stats = list[dict[str, float]]
+
+
+def rate_of(adam: AdamConfig, update: int, num_updates: int) -> float:
+    """The learning rate of update 0 … num_updates−1: linear warm-up, then constant or linear to 0.
+
+    Warm-up takes w = ceil(warmup_fraction · num_updates) updates; number u has peak · (u + 1)/w.
+    "linear" then gives peak · (num_updates − u)/(num_updates − w). With 10 updates, warm-up 0.2 and
+    peak 1: 0.5, 1, 1, 0.875, … , 0.125 for "linear".
+    """
+    peak = adam.learning_rate
+    warmup = math.ceil(adam.warmup_fraction * num_updates - 1e-9)  # 0.07 · 100 is 7.000000000000001
+    if update < warmup:
+        return peak * (update + 1) / warmup
+    if adam.schedule == "constant":
+        return peak
+    return peak * (num_updates - update) / (num_updates - warmup)
+
+
+def problems_of_iteration(
+    num_problems: int, num_prompts: int, iteration: int, run_seed: int
+) -> list[int]:
+    """Indices of the problems of an iteration (from 1), all different.
+
+    The iterations cut an endless sequence of seeded permutations into pieces of `num_prompts`.
+    Every problem comes once an epoch; where a piece spans two epochs, the second permutation is
+    rearranged stably so that the piece holds no problem twice.
+    """
+    assert num_prompts <= num_problems, "a problem may not come twice"
+    order: list[int] = []  # the sequence's start: whole epochs
+    epoch = 0
+    while len(order) < iteration * num_prompts:
+        permutation = list(range(num_problems))
+        random.Random(derive_seed(run_seed, "problem order", epoch)).shuffle(permutation)
+        num_open = len(order) % num_prompts  # of the piece that the epoch before has begun
+        begun = set(order[len(order) - num_open :])
+        fresh = [i for i in permutation if i not in begun][: -num_open % num_prompts]
+        taken = set(fresh)
+        order += fresh + [i for i in permutation if i not in taken]
+        epoch += 1
+    return order[(iteration - 1) * num_prompts : iteration * num_prompts]
+
+
+def with_redraws(chosen: Sequence[int], num_problems: int, iteration: int, seed: int) -> list[int]:
+    """An iteration's problems, then all others in the order they may be drawn."""
+    left = sorted(set(range(num_problems)) - set(chosen))
+    random.Random(derive_seed(seed, "redraws", iteration)).shuffle(left)
+    return [*chosen, *left]
 
 
 def grouped_minibatches(groups: Sequence[Hashable], batch_size: int, seed: int) -> list[list[int]]:
@@ -249,3 +310,105 @@ def response_rows(
         parts = zip(sequences, x_N.split(counts_B), strict=False)  # no sequences have a row
         columns.append([sequence.over_response(part.tolist()) for sequence, part in parts])
     return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True)
+class UpdateSizes:
+    """Counts over all sequences of an update, on all ranks."""
+
+    trained: Totals
+    response_tokens: int
+    positive_tokens: int
+
+    @classmethod
+    def of(cls, sequences: Sequence[TokenSequence], max_tokens: int) -> "UpdateSizes":
+        """By the columns "is_trained" and "is_positive"; without them all tokens train."""
+        columns = [sequence.tokens_T for sequence in sequences]
+        lengths = [sequence.num_actions for sequence in sequences]
+        trained = [
+            int(sum(c.get("is_trained", [True] * n))) for c, n in zip(columns, lengths, strict=True)
+        ]
+        return cls(
+            trained=Totals(sum(trained), sum(count > 0 for count in trained), max_tokens),
+            response_tokens=sum(lengths),
+            positive_tokens=int(sum(sum(c.get("is_positive", ())) for c in columns)),
+        )
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """One update: this rank's share of it, the sizes of the whole, the rate."""
+
+    micro_batches: list[TrainBatch]
+    sizes: UpdateSizes
+    learning_rate: float
+
+
+def minibatches(
+    model: Any,
+    sequences: Sequence[TokenSequence],
+    columns: Sequence[str],
+    optimization: AdamConfig,
+    config: TrainConfig,
+    iteration: int,
+    stream: str = "minibatches",
+    first_iteration: int = 1,
+) -> Iterator[Minibatch]:
+    """The epochs of an iteration, cut into updates. Nothing is dropped: the last may be smaller.
+
+    The batches carry `columns` and lie on the `model`'s device, packed where it `packs`. With
+    `optimization.shuffle` "groups" a problem's rollouts go into one update where it has room. The
+    learning rate's schedule runs from `first_iteration` to the run's last.
+    """
+    whole = config.optimization.shuffle == "groups"
+    groups = [sequence.prompt_ids if whole else i for i, sequence in enumerate(sequences)]
+    plan = [
+        chosen
+        for epoch in range(optimization.num_epochs)
+        for seed in [derive_seed(config.seed, iteration, stream, epoch)]
+        for chosen in grouped_minibatches(groups, optimization.batch_size, seed)
+    ]
+    done = (iteration - first_iteration) * len(plan)
+    total = (config.num_iterations - first_iteration + 1) * len(plan)
+    for number, indices in enumerate(plan):
+        rate = rate_of(optimization, done + number, total)
+        chosen = [sequences[i] for i in indices]
+        size = optimization.micro_batch_size
+        batches = micro_batches(chosen, columns, size, model.device, model.packs)
+        yield Minibatch(batches, UpdateSizes.of(chosen, config.sampling.max_tokens), rate)
+
+
+def micro_batches(
+    sequences: Sequence[TokenSequence],
+    columns: Sequence[str],
+    micro_batch_size: int,
+    device: torch.device,
+    packs: bool = False,
+) -> list[TrainBatch]:
+    """This rank's share of the sequences as batches."""
+    shares = micro_batches_of(sequences, micro_batch_size, rank(), num_ranks(), device, packs)
+    return [collate([sequences[i] for i in share], device, columns, packs) for share in shares]
+
+
+def is_sound(max_mean_ratio: float | None, stats: Stats) -> bool:
+    """True if an update may be applied, by the numbers of all its micro-batches."""
+    if not math.isfinite(sum(s["loss"] for s in stats)):
+        return False
+    return max_mean_ratio is None or sum(s["ratio_mean"] for s in stats) <= max_mean_ratio
+
+
+def summarize(
+    updates: "Sequence[Update]", group: str, names: Sequence[str], rate: float, prefix: str = ""
+) -> dict[str, float]:
+    """Means over an iteration's updates of the sums over their micro-batches.
+
+    `prefix` comes before the names in the micro-batches' numbers.
+    """
+    norms = [update.grad_norm for update in updates if update.grad_norm is not None]
+    sums = {name: sum(s[prefix + name] for u in updates for s in u.stats) for name in names}
+    return {
+        **{f"{group}/{name}": total / len(updates) for name, total in sums.items()},
+        f"{group}/grad_norm": sum(norms) / len(norms) if norms else float("nan"),
+        f"{group}/lr": rate,
+        f"{group}/skipped_updates": len(updates) - len(norms),
+    }

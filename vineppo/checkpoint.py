@@ -12,9 +12,8 @@ from typing import Any, Protocol
 from vineppo.distributed import barrier, is_main, local_rank, num_ranks
 from vineppo.errors import USER_ERRNOS, UserError
 from vineppo.policy import Policy
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import read_json, sync
-from vineppo.values.predictor import ValuePredictor
+from vineppo.run_dir import RunDir, read_json, sync
+from vineppo.values import ValuePredictor
 
 TEMPORARY = ".tmp-"
 STATE = "state.json"

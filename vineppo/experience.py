@@ -9,7 +9,6 @@ import torch
 
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import token_advantages
-from vineppo.credit.shaping import add_update_columns, has_equal_rewards, shaped_rewards
 from vineppo.credit.vine import step_means
 from vineppo.distributed import (
     awaited,
@@ -21,17 +20,22 @@ from vineppo.distributed import (
     replica,
 )
 from vineppo.errors import InterruptionError, SharedError
-from vineppo.forward_passes import RolloutKey, RolloutPass, Rows, token_columns
-from vineppo.kl import KL_ESTIMATORS
-from vineppo.policy import Policy
+from vineppo.losses import KL_ESTIMATORS, clamp
+from vineppo.policy import Policy, Reference
 from vineppo.progress import Progress
 from vineppo.rollouts import PendingRollouts, Prompt, Sampler, submit_rollouts
-from vineppo.segment.token_texts import steps_of
-from vineppo.token_scores import ForwardOptions, Reference, TokenScores
+from vineppo.segment import steps_of
+from vineppo.token_scores import (
+    ForwardOptions,
+    RolloutKey,
+    RolloutPass,
+    Rows,
+    TokenScores,
+    token_columns,
+)
 from vineppo.types import Rollout, StateValue, by_problem
-from vineppo.values import ValuePredictor, feeding_predictor
-from vineppo.values.policy_pass import read_policy
-from vineppo.values.predictor import StateKey
+from vineppo.update import add_update_columns, has_equal_rewards
+from vineppo.values import StateKey, ValuePredictor, feeding_predictor, read_policy
 from vineppo.values.sampled import SampledStream
 
 EARLY = 0.5  # share of a replica's rollouts, those that end first, whose states it samples itself
@@ -316,7 +320,7 @@ def check_logprob_gap(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
         return
     # The engine renormalises over what is left: of top_p that much, of others one id in a million.
     sampling = config.sampling
-    least_mass = 1e-6 if replace(sampling, top_p=1.0).is_cut else sampling.top_p
+    least_mass = 1e-6 if sampling.top_k is not None or sampling.min_p > 0 else sampling.top_p
     most_above = bound - math.log(least_mass)
     for rollout in rollouts:
         engine_T = torch.tensor(rollout.logprobs_T, dtype=torch.float64)
@@ -358,3 +362,16 @@ def add_advantages(
     add_update_columns(rollouts, config)
     for predictor in predictors:
         predictor.prepare_update(rollouts)
+
+
+def shaped_rewards(
+    reward: float, kl_T: Sequence[float], config: TrainConfig, kl_coef: float
+) -> tuple[float, ...]:
+    """r_t = 1[t = T−1] R − kl_coef · clamp(KL̂_t), the KL where `reference.kl_in` is "reward"."""
+    if config.reference.kl_in == "reward":
+        penalty = clamp(torch.tensor(kl_T, dtype=torch.float64), config.reference.kl_clamp)
+        rewards_T = [-kl_coef * kl for kl in penalty.tolist()]
+    else:
+        rewards_T = [0.0] * len(kl_T)
+    rewards_T[-1] += reward
+    return tuple(rewards_T)

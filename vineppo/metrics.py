@@ -1,16 +1,17 @@
-"""The numbers of an iteration as a flat dict of slash-separated names. Pure."""
+"""What is kept of an iteration: numbers by slash-separated names, and rows of tables. Pure."""
 
 import math
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from statistics import correlation, fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from vineppo.config.schema import ImportanceLevel, TrainConfig
-from vineppo.types import MONTE_CARLO, Rollout, StateValue, by_problem
+from vineppo.run_dir import TURN_COLUMNS
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, StateValue, by_problem
 
 if TYPE_CHECKING:
     from vineppo.experience import Experience
@@ -270,3 +271,65 @@ def mean_std(values: Sequence[float]) -> tuple[float, float]:
 
 def _flat(rows: Sequence[Sequence[float]]) -> torch.Tensor:
     return torch.tensor(list(chain.from_iterable(rows)), dtype=torch.float64)
+
+
+def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+    """One row per rollout; `step_starts` count in the response, `advantages_S` are raw."""
+    has_turns = any(rollout.turns for rollout in rollouts)
+    rows = []
+    for rollout in rollouts:
+        assert len(rollout.steps_S["advantages"]) == len(rollout.spans_S), "one advantage a step"
+        row = {
+            "problem_id": rollout.problem.id,
+            "rollout_index": rollout.rollout_index,
+            "prompt_ids": rollout.prompt_ids,
+            "response_ids": rollout.response_ids,
+            "logprobs": rollout.logprobs_T,
+            "text": rollout.text,
+            "reward": rollout.reward,
+            "finish_reason": rollout.finish_reason,
+            "step_starts": [span.start for span in rollout.spans_S],
+            "advantages_S": rollout.steps_S["advantages"],
+        }
+        if has_turns:
+            turns = ((turn.end, turn.state, turn.reward) for turn in rollout.turns)
+            row |= dict(zip(TURN_COLUMNS.names, zip(*turns, strict=True), strict=True))
+        rows.append(row)
+    return rows
+
+
+def value_rows(rollouts: Sequence[Rollout], predictors: Sequence[str]) -> list[dict[str, Any]]:
+    """One row per estimated state, and a further one for every predictor besides MC and critic.
+
+    `returns_K` is empty where Monte-Carlo values left the state out, `critic_value` null without a
+    critic, and the other predictors' `value` null for a state left out.
+    """
+    further = [name for name in predictors if name not in (MONTE_CARLO, CRITIC)]
+    no_prediction = {"predictor": None, "value": None} if further else {}
+    rows = []
+    for rollout in rollouts:
+        values = {name: rollout.values_S(name) for name in predictors if name != MONTE_CARLO}
+        for step, span in enumerate(rollout.spans_S):
+            state = {
+                "problem_id": rollout.problem.id,
+                "rollout_index": rollout.rollout_index,
+                "step_index": step,
+                "prefix_length": span.start,
+                "critic_value": None,
+            }
+            critic = {"critic_value": values[CRITIC][step]} if CRITIC in values else {}
+            rows.append(state | _returns(rollout, MONTE_CARLO, step) | critic | no_prediction)
+            for name in further:
+                value = values[name][step]
+                prediction = {"predictor": name, "value": None if math.isnan(value) else value}
+                rows.append(state | _returns(rollout, name, step) | prediction)
+    return rows
+
+
+def _returns(rollout: Rollout, predictor: str, step: int) -> dict[str, Any]:
+    """The continuations of a state, or what the engine wrote for it besides."""
+    if not rollout.returns_S.get(predictor):
+        tokens_S = rollout.steps_S.get(f"tokens/{predictor}")
+        return {"returns_K": (), "num_tokens": tokens_S[step] if tokens_S else 0}
+    state = rollout.returns_S[predictor][step]
+    return {"returns_K": state.returns_K, "num_tokens": state.num_tokens}

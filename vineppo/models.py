@@ -1,27 +1,33 @@
-"""HF models: where their files are, their tokenizer, their weights, saving."""
+"""HF models: where their files are, their tokenizer, their weights, and attention that packs.
+
+A packed pass has a batch's tokens in one row without padding, laid out as rows for attention alone.
+transformers looks attention up by name. `PACKED` is the name of ours, which a model gets when it is
+loaded (`let_pack`). Without a layout it is transformers' own `sdpa`. transformers takes seconds to
+import, so functions do it.
+"""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from vineppo.config.schema import Adapters, TrainConfig
-from vineppo.distributed import is_main
-from vineppo.engine.interface import EngineModel
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
-from vineppo.run_dir.files import read_json, strict_json
-from vineppo.types import predictor_key
+from vineppo.types import PackedTokens, predictor_key
 
 EMBEDDED = "embedded:"
 ASSETS = Path(__file__).parent / "assets"
 # A `.bin` file is a pickle, which may run code when it is read.
 ALLOW_PICKLE = "VINEPPO_ALLOW_PICKLE"
-PACKED = "packed_sdpa"  # the attention that `packing.py` registers
+PACKED = "packed_sdpa"  # the attention that `let_pack` registers
+BY_LENGTH = {"dynamic", "longrope"}  # rotations that depend on how long a pass is
 
 
 @dataclass(frozen=True)
@@ -122,8 +128,6 @@ def load_model(path: str, dtype: str, attention: str) -> LoadedModel:
 
 def adapt(model: Any) -> None:
     """No dropout, as the behaviour policy has none, and attention that can pack."""
-    from vineppo.packing import let_pack
-
     disable_dropout(model)
     let_pack(model)
 
@@ -213,54 +217,176 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
     return model.named_parameters(remove_duplicate=False)
 
 
-def save_model(
-    model: Any,
-    tokenizer: Any,
-    weights: Iterable[tuple[str, torch.Tensor]],
-    directory: Path,
-    left_out: str | None = None,
-) -> None:
-    """HF format with the tokenizer: `weights` instead of the model's own, which may be shards.
+@cache
+def no_cache() -> Any:
+    """The class of a transformers cache that holds nothing: layers attend to the pass alone.
 
-    Every rank takes them one at a time; the main one copies each to the host's memory, and writes.
-    `left_out` is a buffer that HF's class does not have.
+    Without a cache, transformers (5.16 to 5.19) asks the device whether positions start anew
+    (`find_packed_sequence_indices`), and a GPU's queue runs empty once a pass. With a cache it does
+    not ask; masks and numbers are the same. It serves models of attention alone
+    (`has_attention_alone`). A layer that recomputes activations gets no cache, and needs none.
     """
-    tensors = {name: x for name, x in model.state_dict(keep_vars=True).items() if name != left_out}
-    held = {name: x for name, x in tensors.items() if not isinstance(x, nn.Parameter)}  # buffers
-    # A tied matrix has two names and must stay one tensor: transformers then writes it once.
-    first_names = {id(x): name for name, x in reversed(tensors.items())}
-    for name, weight in weights:
-        first = first_names.get(id(tensors.get(name)), name)
-        if is_main():
-            held[name] = held[first] if first in held else weight.cpu()
-    if is_main():
-        model.save_pretrained(directory, state_dict=held)
-        tokenizer.save_pretrained(directory)
-        add_older_names(directory)
+    from transformers.cache_utils import Cache
+
+    class NoCache(Cache):
+        def __init__(self) -> None:
+            super().__init__(layers=[])
+
+        def update(
+            self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            return key_states, value_states
+
+    return NoCache
 
 
-def add_older_names(directory: Path) -> None:
-    """Writes what transformers 5 names anew under the names of 4.57 as well.
+def layer_kinds(model: Any) -> set[str]:
+    """The kinds of the layers, as transformers names them; "full_attention" is to all tokens."""
+    text = model.config.get_text_config()
+    windowed = getattr(text, "sliding_window", None) is not None
+    kinds = getattr(text, "layer_types", None) or [("full", "sliding")[windowed] + "_attention"]
+    return {*kinds, "recurrent"} if model._is_stateful else set(kinds)
 
-    4.57 would overlook a rotary base in `rope_parameters` and take its default without a word, and
-    refuse the tokenizer.
+
+def has_attention_alone(model: Any) -> bool:
+    """True if every layer attends to all tokens so far, or to a window of them; none recurs."""
+    return layer_kinds(model) <= {"full_attention", "sliding_attention"}
+
+
+def let_pack(model: Any) -> None:
+    """Gives a model with `sdpa` our attention, which transformers learns of here, if it can pack.
+
+    It cannot if a layer looks at a window of tokens, or a token's place depends on the pass's
+    length. A pass of two tokens finds layers that keep `layout` from their attention, attend twice
+    or mask by themselves. Must come before DeepSpeed cuts weights into shards.
     """
-    config = read_json(directory / "config.json")
-    rope = config.get("rope_parameters") or {}
-    base = rope.get("full_attention", rope)
-    older = {
-        "torch_dtype": config.get("dtype"),
-        "rope_theta": base.get("rope_theta"),
-        "rope_local_base_freq": rope.get("sliding_attention", {}).get("rope_theta"),
-        "partial_rotary_factor": base.get("partial_rotary_factor"),
-    }
-    if base.get("rope_type", "default") != "default":
-        older["rope_scaling"] = {key: x for key, x in base.items() if key != "rope_theta"}
-    config |= {key: x for key, x in older.items() if x is not None}
-    (directory / "config.json").write_bytes(strict_json(config, indent=2))
-    names = read_json(directory / "tokenizer_config.json")
-    if names.get("tokenizer_class") == "TokenizersBackend":
-        names["tokenizer_class"] = "PreTrainedTokenizerFast"
-    if isinstance(names.get("extra_special_tokens"), list):
-        names["additional_special_tokens"] = names.pop("extra_special_tokens")
-    (directory / "tokenizer_config.json").write_bytes(strict_json(names, indent=2))
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    text = model.config.get_text_config()
+    rope = getattr(text, "rope_parameters", None) or {}
+    is_relative = not getattr(text, "alibi", False) and rope.get("rope_type") not in BY_LENGTH
+    is_sdpa = model.config._attn_implementation == "sdpa"
+    if not (is_sdpa and is_relative and layer_kinds(model) == {"full_attention"}):
+        return
+    AttentionInterface.register(PACKED, _attention)
+    AttentionMaskInterface.register(PACKED, sdpa_mask)
+    model.config._attn_implementation = PACKED
+    backbone = model.base_model
+    places = torch.arange(2, device=next(backbone.parameters()).device)
+    zeros = torch.zeros_like(places)
+    two = PackedTokens(zeros, zeros, places, places, places[:0], rows=(2, 1))
+    try:
+        with torch.no_grad():
+            packed_hidden(backbone, two)
+    except (TypeError, ValueError, RuntimeError):  # it knows no such argument, or does not use it
+        model.config._attn_implementation = "sdpa"
+
+
+def packed_hidden(backbone: Any, packed: PackedTokens) -> torch.Tensor:
+    """The last hidden states of all tokens, [M, H].
+
+    Raises `RuntimeError` unless each layer has attended once by the layout: else sequences have
+    seen each other.
+    """
+    layout = Layout(packed)
+    hidden_1MH: torch.Tensor = backbone(
+        input_ids=packed.token_ids_M[None],
+        position_ids=packed.position_ids_M[None],
+        past_key_values=no_cache()(),
+        use_cache=False,
+        layout=layout,
+    ).last_hidden_state
+    if layout.num_layers != backbone.config.get_text_config().num_hidden_layers:
+        raise RuntimeError("sequences of a packed pass have seen each other")
+    return hidden_1MH[0]
+
+
+class Layout:
+    """A packed pass's rows of attention: whole sequences, or prompts and the responses behind them.
+
+    Rows of prompts, or whole sequences, are [P, heads, Q, d] and attend causally. A response's row
+    attends to its prompt's keys as well; gradients go back to the prompt from all of its responses.
+    """
+
+    def __init__(self, packed: PackedTokens) -> None:
+        self._packed = packed
+        # Padding may hold anything: no token looks at it, and no gradient comes from it.
+        self._any_token_L = packed.token_L.clamp(max=len(packed.token_ids_M) - 1)
+        self.num_layers = 0  # that have attended
+        self._sees_B1RS: torch.Tensor | None = None
+        if packed.prompt_lengths_B is not None:
+            (count, length), width = packed.responses, packed.rows[1]
+            places = torch.arange(max(length, width), device=packed.place_M.device)
+            of_prompt_BQ = places[:width] < packed.prompt_lengths_B[:, None]
+            causal_RR = places[:length, None] >= places[:length]
+            sees = [
+                of_prompt_BQ[:, None, None].expand(-1, 1, length, -1),
+                causal_RR.expand(count, 1, -1, -1),
+            ]
+            self._sees_B1RS = torch.cat(sees, dim=3)
+
+    def attend(self, module: Any, states: tuple[torch.Tensor, ...], **options: Any) -> torch.Tensor:
+        """Queries, keys, values [1, heads, M, d] to the tokens' new states [1, M, heads, d]."""
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        self.num_layers += 1
+        rows, tails = zip(*map(self._laid_out, states), strict=True)
+        found = sdpa_attention_forward(module, *rows, None, **options)[0].flatten(0, 1)
+        if self._sees_B1RS is not None:
+            index_B = self._packed.prompt_index_B
+            keys, values = (
+                torch.cat([rows[i].index_select(0, index_B), tails[i]], dim=2) for i in (1, 2)
+            )
+            behind, _ = sdpa_attention_forward(
+                module, tails[0], keys, values, self._sees_B1RS, **options
+            )
+            found = torch.cat([found, behind.flatten(0, 1)])
+        return _moved(found, self._packed.place_M, self._packed.token_L)[None]
+
+    def _laid_out(self, x_1hMd: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        (P, Q), (B, R) = self._packed.rows, self._packed.responses
+        cells = _moved(x_1hMd[0].transpose(0, 1), self._any_token_L, self._packed.place_M)
+        rows, tails = cells.split([P * Q, B * R])
+        return (
+            rows.unflatten(0, (P, Q)).transpose(1, 2),
+            tails.unflatten(0, (B, R)).transpose(1, 2),
+        )
+
+
+def _moved(x: torch.Tensor, there: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+    """x[there]; the gradient goes back to x by `back`, which is 0 beyond its end."""
+    return cast(torch.Tensor, _Moved.apply(x, there, back))
+
+
+class _Moved(torch.autograd.Function):
+    """Autograd would add gradients up one by one where no two meet."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, there: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(back)
+        return x.index_select(0, there)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (gradient,) = gradients
+        (back,) = ctx.saved_tensors
+        if len(back) > len(gradient):  # cells of padding
+            gradient = torch.cat([gradient, gradient.new_zeros(1, *gradient.shape[1:])])
+        return gradient.index_select(0, back), None, None
+
+
+def _attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    layout: Layout | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if layout is not None and attention_mask is None:
+        return layout.attend(module, (query, key, value), **options), None
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **options)

@@ -39,13 +39,13 @@ CORE: dict[str, dict[str, str]] = {
     },
     "engine": {"vllm": "vineppo.engine.vllm_config:VllmConfig"},
     "segmenter": {
-        "lines": "vineppo.segment.kinds:LinesSegmenter",
-        "math": "vineppo.segment.kinds:MathSegmenter",
-        "tokens": "vineppo.segment.kinds:TokensSegmenter",
-        "turns": "vineppo.segment.kinds:TurnsSegmenter",
+        "lines": "vineppo.segment:LinesSegmenter",
+        "math": "vineppo.segment.math:MathSegmenter",
+        "tokens": "vineppo.segment:TokensSegmenter",
+        "turns": "vineppo.segment:TurnsSegmenter",
     },
     "values": {
-        "monte_carlo": "vineppo.values.monte_carlo:MonteCarlo",
+        "monte_carlo": "vineppo.values.sampled:MonteCarlo",
         "group_mean": "vineppo.values.group_mean:GroupMean",
         "separate": "vineppo.values.separate:SeparateValueModel",
     },
@@ -61,7 +61,7 @@ BASES: dict[str, str] = {
     "credit": "vineppo.credit:Credit",
     "engine": "vineppo.config.schema.engine:EngineConfig",
     "segmenter": "vineppo.segment:Segmenter",
-    "values": "vineppo.values.predictor:ValuePredictor",
+    "values": "vineppo.values:ValuePredictor",
     "states": "vineppo.config.schema.values:States",
 }
 # All short names; the package of the recipes lists theirs and imports none.

@@ -18,7 +18,7 @@ from rich.progress import Progress as Bar
 from vineppo.config.load import to_dict
 from vineppo.config.schema import AnyConfig
 from vineppo.distributed import is_main
-from vineppo.engine.interface import Engine
+from vineppo.engine import Engine
 from vineppo.errors import UserError
 
 PHASES = ("rollout", "values", "grading", "logprobs", "update", "sync", "evaluate", "checkpoint")

@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from vineppo.config.schema import SamplingConfig
 from vineppo.engine import Completion, Engine, SampleRequest
-from vineppo.seeds import derive_seed
-from vineppo.segment.token_texts import response_text
+from vineppo.segment import response_text
 from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem, Rollout, Turn
+from vineppo.types import Problem, Rollout, Turn, derive_seed
 
 LOOKAHEAD = 16_384  # requests that the engine has, running or not, while there are more
 

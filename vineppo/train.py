@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from vineppo.batching import problems_of_iteration, with_redraws
 from vineppo.checkpoint import Models
 from vineppo.config.require import require
 from vineppo.config.schema import AdaptiveKl, TrainConfig
@@ -29,18 +30,15 @@ from vineppo.experience import (
     sample,
     sample_varied,
 )
-from vineppo.forward_passes import RolloutPass, entropies
-from vineppo.kl import adapted_coef
-from vineppo.metrics import iteration_metrics
+from vineppo.losses import adapted_coef
+from vineppo.metrics import iteration_metrics, rollout_rows, value_rows
 from vineppo.models import LoadedModel, check_tokenizers, load_model, with_adapters
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Reference
 from vineppo.progress import say
 from vineppo.rollouts import Prompt
-from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.seeds import problems_of_iteration, with_redraws
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task, sizes
-from vineppo.token_scores import Reference
+from vineppo.token_scores import RolloutPass, entropies
 from vineppo.types import Rollout
 from vineppo.update import update, warmup_iterations
 from vineppo.values import build_predictors

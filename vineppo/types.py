@@ -15,7 +15,9 @@ Every tensor and every parallel list carries its dimensions as a suffix:
 natural logarithms, `old_` is the behaviour policy and `ref_` the reference policy.
 """
 
+import hashlib
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
@@ -300,3 +302,24 @@ class TrainBatch:
     def __getitem__(self, column: str) -> "torch.Tensor":
         """A column, [B, T]."""
         return self.columns_BT[column]
+
+
+def derive_seed(run_seed: int, *counter: int | str) -> int:
+    """63-bit seed of the stream named by (run seed, iteration, phase, problem id, sample index, …).
+
+    seed = BLAKE2b(canonical encoding of run_seed and counter) mod 2^63. The encoding is injective:
+    `(1, "2")` and `("1", 2)` give different seeds, and so do `("ab",)` and `("a", "b")`.
+
+    >>> derive_seed(1, 2, "rollouts", "gsm8k/train/7", 0)
+    1093962790885644208
+    """
+    encoded = "".join(
+        f"{type(part).__name__}{len(str(part))}:{part}" for part in (run_seed, *counter)
+    )
+    digest = hashlib.blake2b(encoded.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def prefix_digest(token_ids: Sequence[int]) -> str:
+    """The name of a prefix in seeds and keys: 128 bits in hexadecimal."""
+    return hashlib.blake2b(array("q", token_ids).tobytes(), digest_size=16).hexdigest()

@@ -1,19 +1,29 @@
-"""The updates of an iteration: of predictors that train alone, then the policy's and its loss."""
+"""The updates of an iteration: the columns they read, then the critics' and the policy's loss."""
 
 from collections.abc import Sequence
 from functools import partial
 
 import torch
 
+from vineppo.batching import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.config.schema import OptimizationConfig, ReferenceConfig, TrainConfig
-from vineppo.deepspeed_module import Summand, Update
-from vineppo.kl import KL_ESTIMATORS, clamp, k3, weighted, with_k2_gradient
-from vineppo.losses import aggregate, policy_surrogate, token_ratio
-from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
+from vineppo.errors import UserError
+from vineppo.losses import (
+    KL_ESTIMATORS,
+    aggregate,
+    clamp,
+    importance_weights,
+    k3,
+    policy_surrogate,
+    token_ratio,
+    weighted,
+    whiten,
+    with_k2_gradient,
+)
 from vineppo.plugins import RESAMPLED, load_function
-from vineppo.policy import Policy
-from vineppo.token_scores import ForwardOptions, Reference, TokenScores
-from vineppo.types import Rollout, TokenSequence, TrainBatch
+from vineppo.policy import Policy, Reference, Summand, Update
+from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.types import Rollout, TokenSequence, TrainBatch, by_problem
 from vineppo.values import ValuePredictor
 from vineppo.values.heads import VALUE_NUMBERS
 
@@ -214,3 +224,83 @@ def _bonuses(
         likelihood = (scores.logprobs_BT * batch["is_positive"]).sum() / sizes.positive_tokens
         total = total - optimization.positive_examples.coef * likelihood
     return total
+
+
+def add_update_columns(rollouts: Sequence[Rollout], config: TrainConfig) -> None:
+    """Sets what the policy's loss reads (`POLICY_COLUMNS`) from "advantages"."""
+    optimization, positive = config.optimization, config.optimization.positive_examples
+    for rollout in rollouts:
+        trainer_T = rollout.tokens_T["trainer_logprobs"]
+        old_T = rollout.logprobs_T if optimization.old_logprobs == "engine" else trainer_T
+        likely_T, nothing_T = tuple(config.credit.sampled_tokens(rollout)), (False,) * len(old_T)
+        is_good = positive is not None and rollout.reward > positive.min_reward
+        is_example = is_good and not is_masked(rollout, config)
+        rollout.tokens_T |= {
+            "old_logprobs": old_T,
+            "is_trained": trained_tokens(rollout, old_T, config),
+            "importance": importance_weights(
+                optimization.importance_correction, trainer_T, rollout.logprobs_T
+            ),
+            "is_positive": likely_T if is_example else nothing_T,
+            "loss_advantages": rollout.tokens_T["advantages"],
+            "is_without_bonus": nothing_T,
+        }
+    if optimization.mask_equal_rewards:
+        mask_equal_rewards(rollouts)
+    if optimization.whiten_advantages:
+        whiten_advantages(rollouts)
+
+
+def mask_equal_rewards(rollouts: Sequence[Rollout]) -> None:
+    """Problems with one reward for all rollouts train nothing (DAPO, arXiv:2503.14476, 3.2)."""
+    for rollouts_G in by_problem(rollouts):
+        if has_equal_rewards(rollouts_G):
+            for rollout in rollouts_G:
+                nothing_T = (False,) * len(rollout.response_ids)
+                rollout.tokens_T |= {"is_trained": nothing_T, "is_positive": nothing_T}
+
+
+def has_equal_rewards(rollouts_G: Sequence[Rollout]) -> bool:
+    return len({rollout.reward for rollout in rollouts_G}) == 1
+
+
+def is_masked(rollout: Rollout, config: TrainConfig) -> bool:
+    """The budget cut the rollout off, and truncated rollouts train nothing."""
+    return config.optimization.mask_truncated and rollout.finish_reason == "length"
+
+
+def trained_tokens(
+    rollout: Rollout, old_T: Sequence[float], config: TrainConfig
+) -> tuple[bool, ...]:
+    """The estimator's tokens without masked rollouts, near-certain tokens (arXiv:2505.23564, 4.3),
+    and those that a user's mask leaves out.
+    """
+    max_prob, path = config.optimization.max_token_prob, config.optimization.token_mask_path
+    if is_masked(rollout, config):
+        return (False,) * len(old_T)
+    masks = [config.credit.trained_tokens(rollout)]
+    if max_prob is not None:
+        masks.append((torch.tensor(old_T, dtype=torch.float64).exp() <= max_prob).tolist())
+    if path is not None:
+        masks.append(user_mask(path, rollout))
+    return tuple(all(trains) for trains in zip(*masks, strict=True))
+
+
+def user_mask(path: str, rollout: Rollout) -> list[bool]:
+    """`trains(rollout)` of a user's file; raises `UserError` unless it is one truth a token."""
+    found_T = list(map(bool, load_function(path, "trains")(rollout)))
+    if len(found_T) != (num := len(rollout.response_ids)):
+        raise UserError(f"{path}: trains must return one truth a token, {num}, got {len(found_T)}")
+    return found_T
+
+
+def whiten_advantages(rollouts: Sequence[Rollout]) -> None:
+    """Gives "loss_advantages" mean 0 and deviation 1 over all trained tokens; others stay."""
+    columns = [(r.tokens_T["loss_advantages"], r.tokens_T["is_trained"]) for r in rollouts]
+    trained = [a for column in columns for a, is_trained in zip(*column, strict=True) if is_trained]
+    remaining = iter(whiten(torch.tensor(trained, dtype=torch.float64)).tolist())
+    for rollout, column in zip(rollouts, columns, strict=True):
+        rollout.tokens_T["loss_advantages"] = tuple(
+            next(remaining) if is_trained else advantage
+            for advantage, is_trained in zip(*column, strict=True)
+        )

@@ -21,7 +21,7 @@ from analysis.frames import (
 from analysis.report import curves as drawn
 from analysis.report.viewer import Data, Extent, viewer_data
 from analysis.truth import truth_tables
-from vineppo.run_dir.files import write_atomic
+from vineppo.run_dir import write_atomic
 
 # One script: what a file names, those after it use.
 SCRIPTS = ("values.js", "chart.js", "tooltip.js", "viewer.js")

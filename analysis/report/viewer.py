@@ -115,7 +115,7 @@ def _problem(rows: Sequence[Row], source: Source, num_responses: int) -> Data:
 
 
 def _response(row: Row, source: Source) -> Data:
-    from vineppo.segment.token_texts import token_texts  # its package imports torch
+    from vineppo.segment import token_texts  # its package imports torch
 
     edges = [*row["step_starts"], len(row["response_ids"])]
     texts: list[str | None] = [None] * len(row["step_starts"])

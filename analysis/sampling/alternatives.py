@@ -25,8 +25,7 @@ from analysis.sampling.rollouts import RolloutState
 from analysis.stats.ranking import MIN_ALTERNATIVES
 from vineppo.errors import UserError
 from vineppo.rollouts import Continuation, Sampler, State
-from vineppo.segment import Segmenter
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import Segmenter, token_texts
 from vineppo.types import Rollout, StepSpan
 
 STREAM = "action-ranking"  # no random number of another analysis comes again

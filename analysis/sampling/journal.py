@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vineppo.errors import UserError
-from vineppo.run_dir.files import named_errors, read_json, strict_json, write_atomic
+from vineppo.run_dir import named_errors, read_json, strict_json, write_atomic
 
 if TYPE_CHECKING:
     from vineppo.engine import Engine

@@ -16,11 +16,10 @@ from analysis.sampling.rollouts import sample_responses
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_sums, ratio
 from analysis.tables import read_rows
 from vineppo.config.schema import TrainConfig
-from vineppo.forward_passes import Rows, token_columns
+from vineppo.policy import Reference
 from vineppo.rollouts import Prompt
-from vineppo.seeds import derive_seed
-from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs
-from vineppo.types import Rollout, TrainBatch, question_of
+from vineppo.token_scores import ForwardOptions, Rows, TokenLogprobs, token_columns
+from vineppo.types import Rollout, TrainBatch, derive_seed, question_of
 
 STREAM = "kl-efficiency"
 FOLDER = "kl_samples"

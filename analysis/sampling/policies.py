@@ -20,20 +20,18 @@ from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
-from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.models import LoadedModel, load_model, named_weights
+from vineppo.policy import Reference
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.run_dir import RunDir
+from vineppo.run_dir import RunDir, write_parquet
 from vineppo.run_dir.config import read_config
-from vineppo.run_dir.tables import write_parquet
 from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
-from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
-from vineppo.tools.evaluate import refuse_several_processes
+from vineppo.token_scores import ForwardOptions, RolloutPass, TokenLogprobs, TokenScores, entropies
+from vineppo.tools.evaluate_run import refuse_several_processes
 from vineppo.types import MONTE_CARLO, SAME_AS, Problem, Rollout, StateValue, TrainBatch
-from vineppo.values import ValuePredictor, predictors_at
-from vineppo.values.policy_pass import read_policy
+from vineppo.values import ValuePredictor, predictors_at, read_policy
 
 Settings = dict[str, Any]
 

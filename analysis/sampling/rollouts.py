@@ -15,10 +15,17 @@ from analysis.sampling.journal import Meter
 from vineppo.credit import Credit
 from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.tables import TURN_COLUMNS
-from vineppo.seeds import derive_seed
-from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, Turn
+from vineppo.run_dir import TURN_COLUMNS, RunDir
+from vineppo.types import (
+    CRITIC,
+    MONTE_CARLO,
+    Problem,
+    Rollout,
+    StateValue,
+    StepSpan,
+    Turn,
+    derive_seed,
+)
 
 COLUMNS = ("prompt_ids", "logprobs", "finish_reason", "text")
 VALUE_COLUMNS = ("returns_K", "num_tokens", "critic_value")

@@ -24,12 +24,11 @@ from vineppo.distributed import init_distributed
 from vineppo.experience import add_advantages, add_logprobs, sample
 from vineppo.metrics import logprob_gap_metrics
 from vineppo.models import load_model
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Reference
 from vineppo.progress import Progress
 from vineppo.recipes.transformers_engine import TransformersEngine
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.tasks.grading import Grader
-from vineppo.token_scores import Reference
 from vineppo.train import build_reference_pass
 from vineppo.types import Problem
 from vineppo.update import update_policy

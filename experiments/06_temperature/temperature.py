@@ -19,7 +19,7 @@ from analysis.stats.bootstrap import Estimate
 from analysis.stats.seeds import iqm, iqm_difference
 from analysis.tables import Table
 from vineppo.errors import UserError
-from vineppo.run_dir.files import read_json
+from vineppo.run_dir import read_json
 
 # Methods as people call them, by the kind of credit in a config.
 CREDITS = {

@@ -42,7 +42,7 @@ from vineppo.recipes.shrunk import Shrunk
 from vineppo.recipes.shrunk_mean import ShrunkMean
 from vineppo.recipes.smoothed import Smoothed
 from vineppo.recipes.tree import TreeCredit
-from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
+from vineppo.segment import LinesSegmenter, TokensSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values.sampled import NO_VALUE
 

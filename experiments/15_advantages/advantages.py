@@ -296,7 +296,7 @@ def critical_steps(steps: pd.DataFrame, values: pd.DataFrame, num_steps: int) ->
 
 def with_texts(steps: pd.DataFrame, rollouts: Sequence[Row], tokenizer: Any) -> Iterator[Row]:
     """The rows of `CRITICAL`, with their texts where a tokenizer tells them."""
-    from vineppo.segment.token_texts import token_texts
+    from vineppo.segment import token_texts
 
     for step in steps.to_dict("records"):
         row = {name: value for name, value in step.items() if name in CRITICAL.columns}

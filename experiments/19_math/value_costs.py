@@ -21,8 +21,7 @@ from analysis.sampling.rollouts import RolloutState, groups_of, read_saved, samp
 from vineppo.models import can_pack
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.types import StateValue
-from vineppo.values import build_predictors
-from vineppo.values.policy_pass import read_policy
+from vineppo.values import build_predictors, read_policy
 
 NUM_PROBLEMS = 8
 run, out = map(Path, sys.argv[1:])

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from vineppo.metrics import rollout_rows, value_rows
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 
 NUM_ITERATIONS = 12

@@ -18,7 +18,7 @@ from analysis.action_ranking import (
 from analysis.sampling.journal import settings_path, write_settings
 from analysis.tables import find_tables, table_path
 from analysis.value_figures import styles
-from vineppo.run_dir.tables import write_parquet
+from vineppo.run_dir import write_parquet
 
 FILES = ("action_ranking.csv", "action_ranking.png")
 

@@ -31,8 +31,8 @@ from analysis.sampling.rollouts import RolloutState
 from analysis.tables import find_tables
 from vineppo.config.schema import GradingConfig, SamplingConfig
 from vineppo.rollouts import Prompt, Sampler, State
-from vineppo.run_dir.tables import read_parquet
-from vineppo.segment.kinds import LinesSegmenter, TokensSegmenter
+from vineppo.run_dir import read_parquet
+from vineppo.segment import LinesSegmenter, TokensSegmenter
 from vineppo.tasks.grading import Grader
 from vineppo.types import Rollout, StepSpan
 

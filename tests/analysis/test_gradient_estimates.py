@@ -19,7 +19,7 @@ from support.trained_runs import (
 )
 
 from analysis.sampling import prices
-from analysis.sampling.estimators import Estimator, advantages_of, choose_estimators
+from analysis.sampling.advantages import Estimator, advantages_of, choose_estimators
 from analysis.sampling.gradients import (
     CountSketch,
     Source,
@@ -42,11 +42,11 @@ from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.credit import Credit
 from vineppo.credit.vine import step_means
 from vineppo.errors import UserError
+from vineppo.metrics import rollout_rows, value_rows
 from vineppo.models import load_model
 from vineppo.recipes.pooled import Pooled
 from vineppo.rollouts import PendingRollouts
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.tables import rollout_rows, value_rows
 from vineppo.token_scores import TokenLogprobs
 from vineppo.types import Problem, Rollout, StateValue, StepSpan
 from vineppo.values.group_mean import GroupMean

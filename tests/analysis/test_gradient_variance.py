@@ -25,7 +25,7 @@ from analysis.gradient_variance import (
     read_gradients,
 )
 from vineppo.errors import UserError
-from vineppo.run_dir.tables import write_parquet
+from vineppo.run_dir import write_parquet
 
 FILES = ("gradient_variance.csv", "gradient_variance.png")
 

@@ -13,7 +13,7 @@ from vineppo.config.load import complete, evaluate_jsonnet, load_config, parse_c
 from vineppo.config.schema import TrainConfig
 from vineppo.experience import add_logprobs, add_values
 from vineppo.models import load_model
-from vineppo.token_scores import Reference
+from vineppo.policy import Reference
 from vineppo.train import load_models
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan
 from vineppo.values import ValuePredictor, build_predictors, predictors_at

@@ -12,10 +12,10 @@ from benchmarks.trl_grpo import (
     CONFIGS,
     ratios,
 )
+from vineppo.batching import minibatches
 from vineppo.config.load import load_config, parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.minibatches import minibatches
 from vineppo.models import load_model
 from vineppo.types import TokenSequence
 

@@ -13,9 +13,9 @@ from vineppo.credit.gae import (
     reward_to_go,
 )
 from vineppo.credit.vine import step_means
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.types import Turn
-from vineppo.values.predictor import carried_back
+from vineppo.values import carried_back
 
 SEGMENTER = LinesSegmenter("lines")
 PLAIN = GaeCredit(

@@ -10,7 +10,7 @@ from vineppo.credit.groups import (
     grpo_advantages,
     rloo_advantages,
 )
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 
 SEGMENTER = LinesSegmenter("lines")
 GRPO = GrpoCredit("grpo", SEGMENTER, normalize_std=True)

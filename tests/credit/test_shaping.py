@@ -9,12 +9,11 @@ from support.rollouts import LINES, VINE, changed, rollout, two_rollouts, with_l
 from vineppo.config.schema import MaskedImportance, PositiveExamples, TruncatedImportance
 from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
-from vineppo.credit.shaping import shaped_rewards, trained_tokens, whiten_advantages
 from vineppo.errors import UserError
-from vineppo.experience import add_advantages
-from vineppo.update import POLICY_COLUMNS
+from vineppo.experience import add_advantages, shaped_rewards
+from vineppo.update import POLICY_COLUMNS, trained_tokens, whiten_advantages
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import set_targets
-from vineppo.values.predictor import ValuePredictor
 
 GAE = GaeCredit("gae", LINES, 1.0, 1.0, None, 0.5, "token")
 VALUES = [(0.5, 0.25, 0.75), (0.125, 0.0, 0.5)]

@@ -18,7 +18,7 @@ from vineppo.credit.vine import (
     vine_advantages,
 )
 from vineppo.recipes.cuts import ExpectedCuts, even_cuts
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.types import StateValue, StepSpan
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)

@@ -12,8 +12,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 )
 
 from vineppo.distributed import init_distributed
-from vineppo.engine import EngineModel
-from vineppo.engine.concurrency import Concurrency
+from vineppo.engine import Concurrency, EngineModel
 from vineppo.engine.vllm_engine import padding_mask
 from vineppo.errors import UserError
 

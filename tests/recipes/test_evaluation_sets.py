@@ -9,8 +9,8 @@ from support.task_configs import olympiadbench_config, svamp_config
 from vineppo.errors import UserError
 from vineppo.recipes.evaluation_sets import olympiadbench_problem, svamp_problem
 from vineppo.tasks import load_split
+from vineppo.tasks.answers import list_items
 from vineppo.tasks.equivalence import is_equivalent
-from vineppo.tasks.notation import list_items
 from vineppo.tasks.worker_pool import WorkerPool
 
 OLYMPIAD_ROW = {

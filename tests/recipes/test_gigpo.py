@@ -11,7 +11,7 @@ from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import RlooCredit
 from vineppo.credit.vine import VineCredit
 from vineppo.recipes.gigpo import GigpoCredit, turn_returns
-from vineppo.segment.kinds import TurnsSegmenter
+from vineppo.segment import TurnsSegmenter
 from vineppo.types import MONTE_CARLO, StateValue, StepSpan, Turn
 
 TURNS = TurnsSegmenter("turns")

@@ -18,9 +18,9 @@ from vineppo.config.schema import TrainConfig
 from vineppo.engine import SampleRequest
 from vineppo.errors import UserError
 from vineppo.models import load_model, named_weights, with_adapters
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Reference
 from vineppo.recipes.lora import Lora
-from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, hidden_before_tokens
+from vineppo.token_scores import ForwardOptions, TokenLogprobs, hidden_before_tokens
 
 LORA = Lora("lora", rank=3, alpha=6.0, target_modules=("q_proj", "v_proj", "down_proj"))
 CHANGES = {"learning_rate": 1e-2, "max_mean_ratio": None, "batch_size": 8, "micro_batch_size": 4}

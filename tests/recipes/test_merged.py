@@ -1,7 +1,7 @@
 """A sure step joins the next one, and the surest ones do where there are too many."""
 
 from vineppo.recipes.merged import MergedSegmenter
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.types import StepSpan
 
 

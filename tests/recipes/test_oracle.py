@@ -13,8 +13,7 @@ from support.walks import demo
 from vineppo.recipes.arithmetic import build_tokenizer, evaluate
 from vineppo.recipes.oracle import Oracle
 from vineppo.recipes.worded import WORDS, ChainDemonstrator, WordedTask
-from vineppo.segment.kinds import LinesSegmenter
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import LinesSegmenter, token_texts
 from vineppo.types import Problem, Rollout
 
 CONFIG = worded_config(num_operations=3, num_hard_steps=1)

@@ -15,7 +15,7 @@ from vineppo.models import load_model
 from vineppo.recipes.choice_values import SURE, Choices
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.posterior import Posterior, bounded_differences
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores
 from vineppo.values import build_predictors, predictors_at
 

@@ -18,7 +18,7 @@ from support.engines import (
 )
 from support.tiny_models import random_model
 
-from vineppo.engine.concurrency import Concurrency
+from vineppo.engine import Concurrency
 from vineppo.errors import UserError
 from vineppo.models import ASSETS, load_model, named_weights
 from vineppo.recipes.transformers_engine import TransformersEngine

@@ -10,11 +10,10 @@ from support.engines import MODEL
 from support.page import page_files
 from support.rollouts import CPU, changed
 
-from vineppo.batching import collate
+from vineppo.batching import UpdateSizes, collate
 from vineppo.credit import token_advantages
 from vineppo.credit.vine import broadcast, vine_advantages
 from vineppo.errors import UserError
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import ASSETS
 from vineppo.rollouts import Sampler
 from vineppo.tasks import load_task

@@ -7,8 +7,7 @@ import pytest
 from support.grids import grid
 from support.shared_data import data_rows
 
-from vineppo.segment.kinds import MathSegmenter
-from vineppo.segment.math import cuts
+from vineppo.segment.math import MathSegmenter, cuts
 
 MAX_FORMULA_CHARS = 100  # as in the shipped configs
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from vineppo.plugins import KINDS, find
 from vineppo.recipes.cutpoints import CutpointsSegmenter
 from vineppo.recipes.merged import MergedSegmenter
-from vineppo.segment import spans_from_cuts
-from vineppo.segment.kinds import LinesSegmenter, MathSegmenter, TokensSegmenter
+from vineppo.segment import LinesSegmenter, TokensSegmenter, spans_from_cuts
+from vineppo.segment.math import MathSegmenter
 from vineppo.types import StepSpan
 
 OWN = f"{Path(__file__).parent}/own_cuts.py:FullStops"
@@ -82,7 +82,7 @@ def test_tokens_are_counted_from_the_start():
 
 @pytest.mark.parametrize(
     "name",
-    ["segment", "segment.kinds", "segment.math", "segment.latex", "recipes.cutpoints"],
+    ["segment", "segment.math", "segment.latex", "recipes.cutpoints"],
 )
 def test_the_examples_of_the_docstrings_hold(name):
     result = doctest.testmod(importlib.import_module(f"vineppo.{name}"))

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from vineppo.errors import UserError
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import token_texts
 
 LINES = ["Hello 😀 world. So 3.14 = x\n", "naïve café 中文 👩‍👩‍👧 e\u0301\n", "  indented\n\n"]
 

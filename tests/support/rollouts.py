@@ -9,7 +9,7 @@ import torch
 
 from vineppo.config.schema import TrainConfig
 from vineppo.credit.vine import VineCredit
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.types import MONTE_CARLO, Problem, Rollout, StateValue, StepSpan, TokenSequence
 from vineppo.update import POLICY_COLUMNS
 

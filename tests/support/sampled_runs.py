@@ -4,10 +4,10 @@ from pathlib import Path
 
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
+from vineppo.metrics import rollout_rows, value_rows
 from vineppo.models import load_tokenizer, resolve_model_path
 from vineppo.run_dir import RunDir
-from vineppo.run_dir.tables import rollout_rows, value_rows
-from vineppo.segment.token_texts import token_texts
+from vineppo.segment import token_texts
 from vineppo.tasks import load_task
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.types import Rollout

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.killing import killed_once
-from vineppo.deepspeed_module import DeepSpeedModule
+from vineppo.policy import DeepSpeedModule
 
 # No parameter is too small to be sharded, and none stays gathered after its use.
 SHARDING = {
@@ -39,7 +39,7 @@ def shard_everything() -> Iterator[None]:
 def main(given: list[str]) -> int:
     """`vineppo` under such a ZeRO 3, with a vocabulary projection in many chunks."""
     from vineppo import cli, token_scores
-    from vineppo.vocabulary import CHUNK_LOGITS
+    from vineppo.token_scores import CHUNK_LOGITS
 
     with shard_everything(), pytest.MonkeyPatch.context() as patch:
         patch.setitem(CHUNK_LOGITS, "cpu", 400)  # 19 positions

@@ -16,13 +16,12 @@ from vineppo.credit import Credit
 from vineppo.credit.vine import VineCredit
 from vineppo.engine import Completion, SampleRequest
 from vineppo.experience import Experience, sample
-from vineppo.forward_passes import RolloutPass
 from vineppo.progress import Progress
 from vineppo.rollouts import Prompt, Sampler
-from vineppo.segment.kinds import LinesSegmenter
+from vineppo.segment import LinesSegmenter
 from vineppo.tasks.environments import Environment
 from vineppo.tasks.grading import Grader
-from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.token_scores import ForwardOptions, RolloutPass, TokenScores
 from vineppo.types import TrainBatch
 from vineppo.values import ValuePredictor, build_predictors
 

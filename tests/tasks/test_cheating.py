@@ -12,9 +12,9 @@ from support.grids import grid
 from support.shared_data import data_rows
 from support.task_configs import GRADING
 
+from vineppo.tasks.answers import normalize, squeeze
 from vineppo.tasks.equivalence import compare_at_once, is_equivalent
 from vineppo.tasks.grading import Grader
-from vineppo.tasks.notation import normalize, squeeze
 from vineppo.tasks.published import Gsm8kTask, MathTask
 from vineppo.types import Problem
 

@@ -6,8 +6,8 @@ VECTOR stands for `\begin{pmatrix} 1 \\ 2 \end{pmatrix}`.
 
 import pytest
 
-from vineppo.tasks.copies import is_copied
 from vineppo.tasks.equivalence import compare_at_once, is_equivalent
+from vineppo.tasks.grading import is_copied
 
 VECTOR = r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"
 TABLE = r"""

@@ -13,7 +13,7 @@ from support.grids import grid
 from support.task_configs import GRADING
 
 from benchmarks.hostile_answers import FRAMES, TRUE_ANSWERS, hostile_answers
-from vineppo.tasks.extraction import EXTRACTORS
+from vineppo.tasks.answers import EXTRACTORS
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.worker_pool import WorkerPool
 from vineppo.types import Problem

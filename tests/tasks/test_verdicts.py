@@ -13,7 +13,7 @@ from support.grids import grid
 from support.shared_data import data_rows
 from support.task_configs import GRADING
 
-from vineppo.tasks.extraction import extract_boxed
+from vineppo.tasks.answers import extract_boxed
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.worker_pool import WorkerPool
 from vineppo.types import Problem

@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 import torch
 
+from vineppo.batching import micro_batches
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.engine.vllm_config import VllmConfig
-from vineppo.minibatches import micro_batches
 from vineppo.models import load_model
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions

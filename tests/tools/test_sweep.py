@@ -14,8 +14,7 @@ from vineppo.cli import main
 from vineppo.config.load import load_config, to_dict
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import InterruptionError
-from vineppo.run_dir import RunDir
-from vineppo.run_dir.files import strict_json, write_atomic
+from vineppo.run_dir import RunDir, strict_json, write_atomic
 from vineppo.tools.sweep import load_sweep, run_through
 
 TINY = {

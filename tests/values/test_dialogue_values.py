@@ -10,7 +10,7 @@ from support.random_walk import TOKENIZER
 from support.walks import CREDIT, walk_config, walked
 
 from vineppo.credit.vine import vine_advantages
-from vineppo.segment.kinds import TurnsSegmenter
+from vineppo.segment import TurnsSegmenter
 
 PROMPTS = tuple(map(drill_prompt, QUESTIONS))
 BY_TURNS = replace(CREDIT, segmenter=TurnsSegmenter("turns"))

@@ -13,7 +13,7 @@ from vineppo.config.schema import TrainConfig, ValuesConfig
 from vineppo.experience import add_advantages, add_logprobs, add_values
 from vineppo.metrics import value_quality
 from vineppo.models import load_model
-from vineppo.token_scores import Reference
+from vineppo.policy import Reference
 from vineppo.types import StateValue
 from vineppo.values import feeding_predictor
 

@@ -15,11 +15,11 @@ from vineppo.credit.gae import GaeCredit
 from vineppo.credit.groups import GrpoCredit
 from vineppo.errors import UserError
 from vineppo.experience import add_values
+from vineppo.metrics import value_rows
 from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.recipes.pooled import Pooled
 from vineppo.recipes.shrunk import Shrunk
 from vineppo.recipes.smoothed import Smoothed
-from vineppo.run_dir.tables import value_rows
 from vineppo.types import CRITIC, MONTE_CARLO
 from vineppo.values import (
     build_predictors,

@@ -23,10 +23,9 @@ from support.walks import (
 from vineppo import experience
 from vineppo.distributed import deal, gather, init_distributed, rank, ranks_of_replica
 from vineppo.experience import Experience
-from vineppo.forward_passes import RolloutPass, entropies
 from vineppo.rollouts import Prompt
 from vineppo.segment import Segmenter
-from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.token_scores import ForwardOptions, RolloutPass, TokenScores, entropies
 from vineppo.types import MONTE_CARLO, TrainBatch
 
 MAX_TOKENS, NUM_SAMPLES = 60, 6

@@ -14,9 +14,9 @@ import torch._dynamo
 from pydantic import ValidationError
 from transformers import AutoConfig
 
-from vineppo.engine.concurrency import Concurrency
-from vineppo.engine.interface import (
+from vineppo.engine import (
     Completion,
+    Concurrency,
     EngineCounts,
     EngineModel,
     SampleRequest,

@@ -22,8 +22,7 @@ from vineppo.config.require import require_at_most
 from vineppo.config.schema import AnyConfig, Task
 from vineppo.config.schema.scalars import Count, Fraction, Seed
 from vineppo.errors import UserError
-from vineppo.seeds import derive_seed
-from vineppo.types import Problem, Split
+from vineppo.types import Problem, Split, derive_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -30,10 +30,9 @@ from vineppo.config.schema import (
 )
 from vineppo.errors import naming
 from vineppo.models import LoadedModel, load_tokenizer
-from vineppo.seeds import derive_seed
 from vineppo.tasks.data_text import as_text, encode
-from vineppo.types import Problem, Rollout
-from vineppo.values.predictor import ValuePredictor
+from vineppo.types import Problem, Rollout, derive_seed
+from vineppo.values import ValuePredictor
 
 if TYPE_CHECKING:
     from vineppo.rollouts import Prompt

@@ -20,7 +20,7 @@ from pydantic import Field
 from vineppo.config.require import require
 from vineppo.config.schema import Task
 from vineppo.config.schema.scalars import Count, Seed
-from vineppo.tasks.extraction import extract_answer
+from vineppo.tasks.answers import extract_answer
 from vineppo.types import Problem, Split
 
 OPERATIONS: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {

@@ -23,8 +23,7 @@ from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
 from vineppo.types import Rollout, predictor_key
-from vineppo.values import feeding_predictor
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor, feeding_predictor
 from vineppo.values.separate import FrozenValueModel, SeparateValueModel, ValueModel
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vineppo.errors import UserError
-from vineppo.tasks.notation import list_items
+from vineppo.tasks.answers import list_items
 from vineppo.tasks.published import PublishedTask
 from vineppo.tasks.rows import Row, text_field, text_or_number_field
 from vineppo.types import Problem, Split

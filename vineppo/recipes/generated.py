@@ -10,6 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from vineppo.batching import is_sound, minibatches, summarize
 from vineppo.config.require import require
 from vineppo.config.schema import (
     Count,
@@ -22,17 +23,15 @@ from vineppo.config.schema import (
     PredictorConfig,
     SamplingConfig,
 )
-from vineppo.deepspeed_module import Summand
 from vineppo.distributed import gather
 from vineppo.engine import Completion
 from vineppo.errors import UserError
-from vineppo.minibatches import is_sound, minibatches, summarize
-from vineppo.policy import Policy
+from vineppo.policy import Policy, Summand
 from vineppo.rollouts import Sampler, submit_samples
 from vineppo.tasks.data_text import encode
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, StateValue, TokenSequence, TrainBatch
-from vineppo.values.predictor import StateKey
+from vineppo.values import StateKey
 from vineppo.values.sampled import Draws, SampledValues
 
 

@@ -19,7 +19,7 @@ from torch import nn
 from vineppo.config.schema import Adapters, Count, Name, Positive
 from vineppo.errors import UserError
 from vineppo.models import named_weights
-from vineppo.seeds import derive_seed
+from vineppo.types import derive_seed
 
 ADAPTER = "default"  # peft's name of the only one
 

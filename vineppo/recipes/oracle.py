@@ -10,9 +10,9 @@ from vineppo.config.require import require
 from vineppo.config.schema import Positive, PredictorConfig
 from vineppo.recipes.arithmetic import Fact
 from vineppo.recipes.worded import WordedTask
-from vineppo.segment.token_texts import response_text
+from vineppo.segment import response_text
 from vineppo.types import Rollout
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 
 class Oracle(ValuePredictor):

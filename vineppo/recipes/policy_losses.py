@@ -9,8 +9,7 @@ import torch
 
 from vineppo.config.schema import TrainConfig
 from vineppo.losses import Surrogate, clipped_surrogate, token_ratio
-from vineppo.seeds import derive_seed
-from vineppo.types import Rollout, by_problem
+from vineppo.types import Rollout, by_problem, derive_seed
 
 
 def sequence_surrogate(

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 
 from vineppo.config.schema import ReturnsReader
 from vineppo.types import Rollout, by_problem
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 
 class Pooled(ValuePredictor):

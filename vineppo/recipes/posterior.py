@@ -18,7 +18,7 @@ from torch import nn
 
 from vineppo.config.schema import Count
 from vineppo.recipes.choice_values import ChoiceBatch, ChoiceModel, LearnedFromChoices
-from vineppo.seeds import derive_seed
+from vineppo.types import derive_seed
 
 MOST_DENSE = 4096  # tokens, up to which all are scored and not the candidates alone
 MOST = 0.98  # the largest value in the loss, where 1 would be lost at once

@@ -52,10 +52,9 @@ from vineppo.config.schema import (
     PredictorConfig,
 )
 from vineppo.config.schema.values import sampled_by
-from vineppo.seeds import derive_seed
-from vineppo.types import Rollout, by_problem
+from vineppo.types import Rollout, by_problem, derive_seed
+from vineppo.values import ValuePredictor
 from vineppo.values.group_mean import means_of_others
-from vineppo.values.predictor import ValuePredictor
 from vineppo.values.sampled import NO_VALUE
 
 PRIOR = 0.5  # of the first iteration where there is no other fold

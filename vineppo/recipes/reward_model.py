@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 
 from vineppo.config.schema import Name, PredictorConfig, TrainConfig
-from vineppo.forward_passes import token_columns
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
+from vineppo.token_scores import token_columns
 from vineppo.types import Rollout, TrainBatch
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import ValueOutputs, check_size, load_classifier
-from vineppo.values.predictor import ValuePredictor
 
 
 class ScoredStates(ValuePredictor):

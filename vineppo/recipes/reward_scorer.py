@@ -12,9 +12,8 @@ from vineppo.config.schema import ScorerConfig, TrainConfig
 from vineppo.config.schema.scalars import Count, Name, PositiveFraction
 from vineppo.distributed import LONE
 from vineppo.errors import UserError
-from vineppo.forward_passes import read_sequences
 from vineppo.models import LoadedModel
-from vineppo.token_scores import last_hidden
+from vineppo.token_scores import last_hidden, read_sequences
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.values.heads import check_size, load_classifier, set_padding
 

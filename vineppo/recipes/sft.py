@@ -8,24 +8,21 @@ from typing import Any
 
 import torch
 
-from vineppo.batching import grouped_minibatches
+from vineppo.batching import grouped_minibatches, micro_batches, rate_of, summarize
 from vineppo.checkpoint import Models, write_whole
 from vineppo.config.schema import ChatPrompt, LlamaArchitecture, SftConfig, Task
-from vineppo.deepspeed_module import Summand, Update
 from vineppo.distributed import from_main, is_main
 from vineppo.encoding import encode_problems, within
 from vineppo.errors import UserError, naming
-from vineppo.minibatches import micro_batches, summarize
 from vineppo.models import LoadedModel, end_of_turn, load_model, with_adapters
-from vineppo.policy import LossFunction, Policy
+from vineppo.policy import LossFunction, Policy, Summand, Update
 from vineppo.run_dir import RunDir
-from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import Session, is_finished, open_run_dir, open_session
 from vineppo.tasks import load_task
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_prompt, fill
 from vineppo.token_scores import ForwardOptions, TokenScores
-from vineppo.types import Problem, TokenSequence, TrainBatch
+from vineppo.types import Problem, TokenSequence, TrainBatch, derive_seed
 
 
 def sft(config: SftConfig, directory: Path) -> None:

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import torch
 
+from vineppo.batching import UpdateSizes
 from vineppo.config.require import require
 from vineppo.config.schema import CriticConfig, TrainConfig
 from vineppo.config.schema.scalars import Positive, PositiveFraction
-from vineppo.deepspeed_module import Summand
-from vineppo.forward_passes import token_columns
-from vineppo.minibatches import UpdateSizes
 from vineppo.models import LoadedModel
-from vineppo.policy import Policy
-from vineppo.token_scores import ForwardOptions, TokenScores
+from vineppo.policy import Policy, Summand
+from vineppo.token_scores import ForwardOptions, TokenScores, token_columns
 from vineppo.types import CRITIC, Rollout, TrainBatch
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import (
     HEAD,
     ValueHead,
@@ -25,7 +24,6 @@ from vineppo.values.heads import (
     value_objective,
     values_of,
 )
-from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import FrozenValueModel
 
 

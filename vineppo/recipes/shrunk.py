@@ -45,8 +45,8 @@ import numpy as np
 from vineppo.config.require import require
 from vineppo.config.schema import ReturnsReader
 from vineppo.types import Rollout, StateValue, by_problem
+from vineppo.values import ValuePredictor
 from vineppo.values.group_mean import means_of_others
-from vineppo.values.predictor import ValuePredictor
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ import numpy as np
 
 from vineppo.config.schema import Fraction, ReturnsReader
 from vineppo.types import Rollout, StateValue
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 LEVELS = np.linspace(0.0, 1.0, 21)
 # Mass of Beta(1/2, 1/2) in the cells. Its distribution function is 2/π · arcsin √x.

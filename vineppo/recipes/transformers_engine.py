@@ -19,6 +19,7 @@ from transformers import DynamicCache
 from vineppo.distributed import local_rank
 from vineppo.engine import (
     Completion,
+    Concurrency,
     Engine,
     EngineConfig,
     EngineCounts,
@@ -26,11 +27,10 @@ from vineppo.engine import (
     SampleRequest,
     check_request,
 )
-from vineppo.engine.concurrency import Concurrency
 from vineppo.errors import UserError
 from vineppo.models import load_model
+from vineppo.token_scores import chunk_rows
 from vineppo.types import FinishReason
-from vineppo.vocabulary import chunk_rows
 
 ATTENTION = {"full_attention", "sliding_attention"}  # kinds of layers
 MOST_LIKELY = 512  # ids that are sorted, if they have the nucleus of every row of a chunk

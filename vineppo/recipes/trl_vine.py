@@ -32,10 +32,18 @@ from vineppo.credit import token_advantages
 from vineppo.credit.vine import ContinuationCredit
 from vineppo.engine import Completion, EngineModel, SampleRequest
 from vineppo.plugins import Plugin, validated
-from vineppo.seeds import derive_seed, prefix_digest
-from vineppo.segment.token_texts import response_text, token_texts
+from vineppo.segment import response_text, token_texts
 from vineppo.tasks.grading import Grader
-from vineppo.types import MONTE_CARLO, FinishReason, Problem, Rollout, StateValue, by_problem
+from vineppo.types import (
+    MONTE_CARLO,
+    FinishReason,
+    Problem,
+    Rollout,
+    StateValue,
+    by_problem,
+    derive_seed,
+    prefix_digest,
+)
 
 _Rows = list[dict[str, Any]]  # of the data
 

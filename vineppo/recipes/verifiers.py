@@ -17,7 +17,7 @@ from vineppo.config.schema import AnyConfig, EnvironmentConfig, Task
 from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
 from vineppo.recipes.jsonl import prompt_field
-from vineppo.segment.token_texts import response_text
+from vineppo.segment import response_text
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.environments import Environment, Observation
 from vineppo.tasks.prompts import render

@@ -41,8 +41,7 @@ from vineppo.recipes.arithmetic import (
     distinct_chains,
     evaluate,
 )
-from vineppo.seeds import derive_seed
-from vineppo.types import Problem, Split
+from vineppo.types import Problem, Split, derive_seed
 
 OPENERS = ("so", "then", "now", "next", "here", "thus", "first", "and")
 REMARKS = (

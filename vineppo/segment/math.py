@@ -7,9 +7,12 @@ does not see them), line ends `\\\\` and relation signs are.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
+from vineppo.config.schema.scalars import Count
+from vineppo.segment import TextSegmenter
 from vineppo.segment.latex import Formula, formula_places, formulas
 
 MIN_PART_CHARS = 20  # shorter parts state nothing ("Therefore,"); the published code's bound
@@ -33,6 +36,16 @@ _NUMBERING = re.compile(
     r"(?:\n[ \t*#>-]*|\b(?:Case|Equation|Example|Fact|Lemma|Method|Part|Solution|Step)\s+)"
     r"\(?[0-9IVX]{1,3}\Z"
 )
+
+
+@dataclass(frozen=True)
+class MathSegmenter(TextSegmenter):
+    """Sentences, lines, and the parts of formulas longer than `max_formula_chars`."""
+
+    max_formula_chars: Count
+
+    def cuts(self, text: str) -> Sequence[int]:
+        return cuts(text, self.max_formula_chars)
 
 
 def cuts(text: str, max_formula_chars: int) -> list[int]:

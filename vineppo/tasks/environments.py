@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vineppo.config.schema import EnvironmentConfig, Task
-from vineppo.engine.interface import EngineModel
+from vineppo.engine import EngineModel
 from vineppo.errors import UserError
 from vineppo.plugins import find
-from vineppo.seeds import prefix_digest
-from vineppo.types import FinishReason, Problem, Turn
+from vineppo.types import FinishReason, Problem, Turn, prefix_digest
 
 Ids = tuple[int, ...]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-from vineppo.tasks.notation import (
+from vineppo.tasks.answers import (
     ABOUT,
     EQUALS,
     NAME,

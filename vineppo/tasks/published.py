@@ -8,7 +8,7 @@ from typing import ClassVar
 from vineppo.config.schema import Task
 from vineppo.config.schema.scalars import Name
 from vineppo.errors import UserError
-from vineppo.tasks.extraction import boxed_contents, extract_hash
+from vineppo.tasks.answers import boxed_contents, extract_hash
 from vineppo.tasks.rows import Row, read_hub, read_rows, text_field, text_or_number_field
 from vineppo.types import Problem, Split
 

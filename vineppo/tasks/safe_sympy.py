@@ -13,7 +13,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, NoReturn
 
-from vineppo.tasks.notation import NO_UNIT, closing_braces
+from vineppo.tasks.answers import NO_UNIT, closing_braces
 
 # Whose functions import modules when they are called, which a worker without files cannot.
 _SYMPY_PACKAGES = (

@@ -16,15 +16,14 @@ from transformers import GenerationConfig
 
 from vineppo.errors import UserError, naming
 from vineppo.models import find_stop_ids, load_tokenizer
-from vineppo.run_dir import RunDir
+from vineppo.run_dir import RunDir, write_atomic
 from vineppo.run_dir.config import read_config
-from vineppo.run_dir.files import write_atomic
-from vineppo.segment.token_texts import response_text
+from vineppo.segment import response_text
 from vineppo.tasks import load_split
+from vineppo.tasks.answers import literal, normalize
 from vineppo.tasks.grading import Grader
-from vineppo.tasks.notation import literal, normalize
 from vineppo.tasks.prompts import encode_prompt, fill, opened
-from vineppo.tools.evaluate import choose_policies
+from vineppo.tools.evaluate_run import choose_policies
 from vineppo.types import Problem
 
 

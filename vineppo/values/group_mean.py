@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vineppo.types import Rollout, by_problem
-from vineppo.values.predictor import ValuePredictor
+from vineppo.values import ValuePredictor
 
 
 class GroupMean(ValuePredictor):

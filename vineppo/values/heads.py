@@ -11,16 +11,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from vineppo.batching import UpdateSizes
 from vineppo.config.schema import CriticConfig, CrossEntropy, ModelConfig, SquaredError, TrainConfig
 from vineppo.credit.vine import broadcast, next_values
-from vineppo.deepspeed_module import Summand
 from vineppo.errors import UserError
 from vineppo.losses import cross_entropy, squared_error
-from vineppo.minibatches import UpdateSizes
-from vineppo.models import adapt, loading, readable, resolve_model_path, save_model
-from vineppo.seeds import derive_seed
+from vineppo.models import adapt, loading, readable, resolve_model_path
+from vineppo.policy import Summand, save_model
 from vineppo.token_scores import hidden_before_tokens, spread
-from vineppo.types import Rollout, TrainBatch
+from vineppo.types import Rollout, TrainBatch, derive_seed
 
 ValueLoss = SquaredError | CrossEntropy
 HEAD = "score"  # the name of the head in every decoder's *ForSequenceClassification

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import torch
 
+from vineppo.batching import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.config.schema import CriticConfig, SeparateCritic, TrainConfig
-from vineppo.deepspeed_module import DeepSpeedModule, Summand
-from vineppo.forward_passes import token_columns
-from vineppo.minibatches import UpdateSizes, is_sound, minibatches, summarize
 from vineppo.models import LoadedModel, can_pack
-from vineppo.policy import Policy, checkpoint_activations
+from vineppo.policy import DeepSpeedModule, Policy, Summand, checkpoint_activations
+from vineppo.token_scores import token_columns
 from vineppo.types import Rollout, TokenSequence, TrainBatch
+from vineppo.values import ValuePredictor
 from vineppo.values.heads import (
     VALUE_NUMBERS,
     ValueOutputs,
@@ -24,7 +24,6 @@ from vineppo.values.heads import (
     value_objective,
     values_of,
 )
-from vineppo.values.predictor import ValuePredictor
 
 
 class ValueModel(ValuePredictor):

@@ -23,7 +23,7 @@ from vineppo.types import CRITIC, MONTE_CARLO
 if TYPE_CHECKING:
     from vineppo.config.schema.run import TrainConfig
     from vineppo.types import Rollout
-    from vineppo.values.predictor import ValuePredictor
+    from vineppo.values import ValuePredictor
 
 # States with the same token ids, such as the prompt of G rollouts: "share" samples K continuations
 # once for all rollouts that pass the state, "separate" K for each.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from vineppo.config.schema import AdamConfig, EngineConfig, TrainConfig, sums_in_float32
 from vineppo.engine.vllm_config import VllmConfig
+from vineppo.token_scores import CHUNK_LOGITS
 from vineppo.tools.estimate.shape import Models, ModelShape, Skeleton
 from vineppo.tools.estimate.work import Assumptions, has_exact_kl
-from vineppo.vocabulary import CHUNK_LOGITS
 
 Lines = dict[str, int]
 
@@ -27,7 +27,7 @@ PROCESS_BYTES = int(0.8 * GIB)
 BUCKET = 500_000_000
 LIVE_PARAMETERS = 1_000_000_000
 
-# Float32 tensors of a chunk that are alive at once in `vocabulary.py`'s backward pass.
+# Float32 tensors of a chunk that are alive at once in `token_statistics`' backward pass.
 CHUNK_TENSORS = 4
 # Float32 tensors that sampling takes of all logits at once.
 SAMPLING_TENSORS = 4

@@ -15,11 +15,11 @@ from vineppo.errors import UserError, naming
 from vineppo.models import end_of_turn, load_tokenizer
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.config import read_config
-from vineppo.seeds import derive_seed
 from vineppo.tasks.data_text import as_text, encode
 from vineppo.tasks.prompts import encode_prompt
 from vineppo.tasks.rows import read_rows, text_field
 from vineppo.tools.reward_model.config import JsonlPairs, RewardModelConfig, RunPairs
+from vineppo.types import derive_seed
 
 RIGHT = 0.5  # a reward above it is of a right response
 Response = tuple[tuple[int, ...], tuple[int, ...]]  # the prompt's token ids, then the response's

@@ -11,22 +11,19 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid
 
-from vineppo.batching import collate, grouped_minibatches, ranks_share
+from vineppo.batching import collate, grouped_minibatches, is_sound, ranks_share, rate_of, summarize
 from vineppo.checkpoint import write_whole
-from vineppo.deepspeed_module import DeepSpeedModule, Summand
 from vineppo.distributed import init_distributed, is_main, num_ranks, rank
-from vineppo.forward_passes import read_sequences
 from vineppo.metrics import calibration_error, mean_std
-from vineppo.minibatches import is_sound, summarize
-from vineppo.models import load_tokenizer, save_model
-from vineppo.policy import checkpoint_activations
+from vineppo.models import load_tokenizer
+from vineppo.policy import DeepSpeedModule, Summand, checkpoint_activations, save_model
 from vineppo.progress import log_to
 from vineppo.recipes.reward_scorer import SCORED, SequenceScores, scored_sequence
-from vineppo.seeds import derive_seed, rate_of
 from vineppo.session import BareSession, is_finished, open_record, open_run_dir
+from vineppo.token_scores import read_sequences
 from vineppo.tools.reward_model.config import RewardModelConfig
 from vineppo.tools.reward_model.pairs import Pair, load_pairs
-from vineppo.types import TokenSequence, TrainBatch
+from vineppo.types import TokenSequence, TrainBatch, derive_seed
 from vineppo.values.heads import HEAD, check_size, load_classifier, set_padding
 
 FOLDER = "reward_model"  # of a checkpoint and of `final`

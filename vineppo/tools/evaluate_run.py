@@ -21,9 +21,8 @@ from vineppo.evaluate import evaluate_policy, headline
 from vineppo.models import load_model, named_weights
 from vineppo.progress import Progress
 from vineppo.rollouts import Sampler
-from vineppo.run_dir import RunDir
+from vineppo.run_dir import RunDir, strict_json, write_atomic
 from vineppo.run_dir.config import read_config
-from vineppo.run_dir.files import strict_json, write_atomic
 from vineppo.tasks import load_split
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader

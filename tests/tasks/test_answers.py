@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.shared_data import data_rows
 
-from vineppo.tasks import extraction, notation
-from vineppo.tasks.extraction import (
+from vineppo.tasks import answers
+from vineppo.tasks.answers import (
     EXTRACTORS,
     Extractor,
     boxed_contents,
@@ -194,10 +194,9 @@ def test_adversarial_texts_take_linear_time(
 ) -> None:
     """Counted in characters that patterns look at: a fixed number for each of the text's."""
     counts: list[int] = []
-    for module in (extraction, notation):
-        for key, pattern in vars(module).items():
-            if isinstance(pattern, re.Pattern):
-                monkeypatch.setattr(module, key, _Counted(pattern, counts))
+    for key, pattern in [*vars(answers).items()]:
+        if isinstance(pattern, re.Pattern):
+            monkeypatch.setattr(answers, key, _Counted(pattern, counts))
     for opening in ("", "\\boxed{", "final answer is $"):
         text = opening + unit * 3000
         counts.clear()

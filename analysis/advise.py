@@ -1,4 +1,4 @@
-"""`advise`: which estimator a run's own rollouts call for, at what sampling and learning cost.
+"""`advise`: which estimator a run's rollouts call for, at what sampling and learning cost.
 
 Nothing is sampled. `sampling/evidence.py` predicts the noise of every estimator's gradient. A
 budget B buys the variance noise · cost / B: of two unbiased estimators the one with the smaller

@@ -161,7 +161,7 @@ FORMS = (
         r"tree_([1-9]\d*)((?:_(?:[2-9]|[1-9]\d+))+)(_paper)?", "tree{1}, {0} tokens a level",
         "SPO-tree", METHOD_COLORS["SPO-tree"], _tree, None, "tree",
     ),
-    Form(r"(.*)", "{}", "others", figures.OTHER_COLORS[0]),  # the run's own
+    Form(r"(.*)", "{}", "others", figures.OTHER_COLORS[0]),  # the run's
 )  # fmt: skip
 
 

@@ -151,7 +151,7 @@ def predictions(
 
 
 def _of_run(path: Path, states: Sequence[TruthState]) -> dict[str, list[Prediction]]:
-    """The run's own predictors, by the values that training saved, else by the truth's columns.
+    """The run's predictors, by the values that training saved, else by the truth's columns.
 
     A name of `values.predictors` stands after `values/` where it is one of ours.
     """

@@ -4,7 +4,7 @@ local algorithm = import 'lib/algorithm.libsonnet';
 local hardware = import 'lib/hardware.libsonnet';
 local logging = import 'lib/logging.libsonnet';
 local model = import 'lib/model.libsonnet';
-local pairs = import 'lib/pairs.libsonnet';
+local pairs = (import 'lib/data.libsonnet').pairs;
 
 algorithm.reward_model + hardware.cpu + hardware.without_engine + logging + {
   name: 'reward_model_arithmetic',

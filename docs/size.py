@@ -7,6 +7,7 @@ from importlib import import_module
 from inspect import get_annotations
 from pathlib import Path
 from pkgutil import iter_modules
+from signal import SIG_DFL, SIGPIPE, signal
 
 from vineppo.config import schema
 from vineppo.plugins import KINDS, config_class
@@ -59,6 +60,7 @@ def functions(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
+    signal(SIGPIPE, SIG_DFL)  # `make size | head` ends quietly
     print(f"{'part':12}{'lines':>8}{'files':>8}")
     for name, folder, without, pattern in PARTS:
         found = files(folder, without, pattern)

@@ -65,7 +65,7 @@ def test_the_core_imports_neither_recipes_nor_tools(name):
 
 def test_vllm_is_imported_in_engine_alone():
     """A run on another engine needs none. The recipes are engines of vLLM."""
-    allowed = ("vineppo/engine/", "vineppo/recipes/sharing_worker.py")
+    allowed = ("vineppo/engine/", "vineppo/recipes/vllm_sharded_worker.py")
     found = [
         str(file.relative_to(ROOT))
         for file in FILES.values()

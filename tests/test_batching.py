@@ -125,7 +125,7 @@ def test_an_environments_tokens_are_no_response():
     assert batch.response_index_N.tolist() == [2, 3, 6, 8]
     rows = response_rows([batch["logprobs"]], batch, [dialogue, plain])
     assert rows == [((-0.5, -1.0, 0.0, 0.0, -1.5),), ((-2.0,),)]
-    assert (dialogue.num_actions, plain.num_actions) == (3, 1)
+    assert (sum(dialogue.is_action_T), sum(plain.is_action_T)) == (3, 1)
 
 
 PADDED, PACKED = (SimpleNamespace(device=CPU, packs=packs) for packs in (False, True))

@@ -1,6 +1,7 @@
 """Mistakes of the user: one clear line on stderr, exit status 2, before anything heavy starts."""
 
 import json
+import os
 import shutil
 import subprocess
 from importlib.metadata import version
@@ -216,6 +217,15 @@ def test_make_demo_trains_each_method_into_a_directory_of_its_own(
 def test_a_users_mistake_is_one_line_whatever_it_quotes(capsys):
     assert main(["train", "no\nwhere.jsonnet"]) == 2
     assert capsys.readouterr().err == "vineppo: config file not found: no where.jsonnet\n"
+
+
+def test_a_reader_that_leaves_ends_a_command_quietly(configs, monkeypatch, capsys):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert main(["train", str(configs / "demo_vineppo.jsonnet"), "--dry-run"]) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_the_version_is_that_of_the_package(capsys):

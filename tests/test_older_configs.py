@@ -47,7 +47,7 @@ def test_continuations_were_of_all_states(configs):
     older = json.loads(json.dumps(to_dict(config)))
     del older["credit"]["states"]["by"]
     assert parse_config(TrainConfig, with_added_keys(older)) == config
-    for leaf in ("credit_short_vineppo", "credit_short_vineppo_gae"):
+    for leaf in ("credit_short_vineppo", "../experiments/12_causes/vineppo_gae"):
         config = load_config(TrainConfig, str(configs / f"{leaf}.jsonnet"), [])
         older = json.loads(json.dumps(to_dict(config)))
         for table in (older["credit"], *older["values"]["predictors"].values()):
@@ -57,7 +57,9 @@ def test_continuations_were_of_all_states(configs):
 
 
 def test_any_separate_critic_had_a_view(configs):
-    config = load_config(TrainConfig, str(configs / "credit_short_ppo_vine.jsonnet"), [])
+    config = load_config(
+        TrainConfig, str(configs / "../experiments/12_causes/ppo_vine.jsonnet"), []
+    )
     older = json.loads(json.dumps(to_dict(config)))
     older["values"]["predictors"]["again"] = dict(older["critic"])
     current = parse_config(TrainConfig, older)

@@ -38,12 +38,12 @@ def metrics(run_dir):
 
 @pytest.fixture(scope="module")
 def vineppo_run(whole_runs):
-    return whole_runs("drill_vineppo", SHORT)
+    return whole_runs("recipes/drill", SHORT)
 
 
 @pytest.mark.parametrize(
     ("leaf", "settings"),
-    grid(("drill_vineppo", SHORT), ("demo_ppo", PPO), slow=[("recipes/gigpo", GIGPO)]),
+    grid(("recipes/drill", SHORT), ("demo_ppo", PPO), slow=[("recipes/gigpo", GIGPO)]),
 )
 def test_it_trains(whole_runs, leaf, settings):
     rows = metrics(whole_runs(leaf, settings))
@@ -63,8 +63,8 @@ def test_it_trains(whole_runs, leaf, settings):
 @pytest.mark.slow
 def test_a_kill_changes_nothing(vineppo_run, tmp_path):
     run_dir = tmp_path / "killed"
-    train_killed_once("rollouts/iter_000002.parquet", run_dir, "drill_vineppo", SHORT)
-    assert "resumed after iteration 1" in train(run_dir, "drill_vineppo", SHORT)
+    train_killed_once("rollouts/iter_000002.parquet", run_dir, "recipes/drill", SHORT)
+    assert "resumed after iteration 1" in train(run_dir, "recipes/drill", SHORT)
     assert_same_runs(run_dir, vineppo_run)
 
 

@@ -324,7 +324,7 @@ class UpdateSizes:
     def of(cls, sequences: Sequence[TokenSequence], max_tokens: int) -> "UpdateSizes":
         """By the columns "is_trained" and "is_positive"; without them all tokens train."""
         columns = [sequence.tokens_T for sequence in sequences]
-        lengths = [sequence.num_actions for sequence in sequences]
+        lengths = [sum(sequence.is_action_T) for sequence in sequences]
         trained = [
             int(sum(c.get("is_trained", [True] * n))) for c, n in zip(columns, lengths, strict=True)
         ]

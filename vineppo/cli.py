@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import select
 import sys
 import time
 import warnings
@@ -22,7 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     quiet_libraries()
     try:
-        return options.run(options) or 0
+        status: int = options.run(options) or 0
+        sys.stdout.flush()
+        return status
     except UserError as error:
         if isinstance(error, SharedError) and os.environ.get("RANK", "0") != "0":
             time.sleep(MAIN_RANK_LIMIT_S)
@@ -34,6 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         again = "the same command resumes from the last checkpoint"
         print(f"vineppo: interrupted; {again}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        if not reader_left():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print
         return 1
     except OSError as error:
         if error.errno not in USER_ERRNOS:
@@ -102,6 +110,13 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from vineppo.tools.evaluate_run import evaluate_run
 
     evaluate_run(options.run_dir, options.checkpoints, options.tasks, options.assignments)
+
+
+def reader_left() -> bool:
+    """Whether nobody reads what we print any more, as after `| head`."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def quiet_libraries() -> None:

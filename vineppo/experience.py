@@ -104,7 +104,7 @@ def sample(
         rollouts,
         {name: sum(len(value.returns_K) for value in found) for name, found in values.items()},
         value_tokens=sum(value.num_tokens for found in values.values() for value in found),
-        greedy_tokens=sum(rollout.num_actions for rollout in greedy.values()),
+        greedy_tokens=sum(sum(rollout.is_action_T) for rollout in greedy.values()),
     )
 
 
@@ -358,7 +358,8 @@ def add_advantages(
         advantages_GT = token_advantages(config.credit, rollouts_G)
         for rollout, advantages_T in zip(rollouts_G, advantages_GT, strict=True):
             rollout.tokens_T["advantages"] = advantages_T
-            rollout.steps_S["advantages"] = step_means(advantages_T, rollout.action_spans_S)
+            written_S = rollout.turns or rollout.spans_S
+            rollout.steps_S["advantages"] = step_means(advantages_T, written_S)
     add_update_columns(rollouts, config)
     for predictor in predictors:
         predictor.prepare_update(rollouts)

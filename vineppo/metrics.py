@@ -73,9 +73,9 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "rollout/steps_mean": fmean(len(rollout.spans_S) for rollout in rollouts),
     }
     if any(rollout.turns for rollout in rollouts):
-        num_actions = sum(rollout.num_actions for rollout in rollouts)
         metrics["rollout/turns_mean"] = fmean(len(rollout.turns) for rollout in rollouts)
-        metrics["rollout/observed_frac"] = 1 - num_actions / sum(lengths)
+        num_written = sum(sum(rollout.is_action_T) for rollout in rollouts)
+        metrics["rollout/observed_frac"] = 1 - num_written / sum(lengths)
     return metrics
 
 
@@ -275,7 +275,6 @@ def _flat(rows: Sequence[Sequence[float]]) -> torch.Tensor:
 
 def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
     """One row per rollout; `step_starts` count in the response, `advantages_S` are raw."""
-    has_turns = any(rollout.turns for rollout in rollouts)
     rows = []
     for rollout in rollouts:
         assert len(rollout.steps_S["advantages"]) == len(rollout.spans_S), "one advantage a step"
@@ -291,7 +290,7 @@ def rollout_rows(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
             "step_starts": [span.start for span in rollout.spans_S],
             "advantages_S": rollout.steps_S["advantages"],
         }
-        if has_turns:
+        if rollout.turns:
             turns = ((turn.end, turn.state, turn.reward) for turn in rollout.turns)
             row |= dict(zip(TURN_COLUMNS.names, zip(*turns, strict=True), strict=True))
         rows.append(row)

@@ -12,7 +12,7 @@ from vineppo.engine import Completion, Engine, SampleRequest
 from vineppo.segment import response_text
 from vineppo.tasks.environments import Environment, Episode
 from vineppo.tasks.grading import Grader
-from vineppo.types import Problem, Rollout, Turn, derive_seed
+from vineppo.types import Problem, Rollout, TokenSequence, Turn, derive_seed
 
 LOOKAHEAD = 16_384  # requests that the engine has, running or not, while there are more
 
@@ -149,7 +149,8 @@ def submit_continuations(
     prompt, prefix_ids, sampling = state.prompt, state.prefix_ids, sampler.sampling
     if sampler.environment is not None:
         for number in numbers:
-            _submit_episode(sampler, state, number, stream, done, with_logprobs)
+            episode = Episode(sampler.environment, prompt.problem, sampling.max_tokens, prefix_ids)
+            _submit_turns(sampler, state, episode, number, stream, done, with_logprobs)
         return
     whole_ids = (*prompt.token_ids, *prefix_ids)
 
@@ -161,47 +162,34 @@ def submit_continuations(
     submit_samples(sampler, whole_ids, left, numbers, stream, finish, with_logprobs)
 
 
-def _submit_episode(
-    sampler: Sampler,
-    state: State,
-    number: int,
-    stream: tuple[int | str, ...],
-    done: Callable[[Continuation], None],
-    with_logprobs: bool,
-) -> None:
+def _submit_turns(
+    sampler: Sampler, state: State, episode: Episode, number: int, stream: tuple[int | str, ...],
+    done: Callable[[Continuation], None], with_logprobs: bool,
+) -> None:  # fmt: skip
     """Queues a continuation by turns; the response's turn t has the stream (*stream, t)."""
-    prompt, sampling = state.prompt, sampler.sampling
-    environment = sampler.environment
-    assert environment is not None
-    episode = Episode(environment, prompt.problem, sampling.max_tokens, state.prefix_ids)
-    num_sampled = 0
+    start, sampled_N = len(state.prefix_ids), list[float]()  # log-probabilities, if asked for
 
     def ask() -> None:
         submit_samples(
-            sampler,
-            (*prompt.token_ids, *episode.response_ids),
-            replace(sampling, max_tokens=episode.room),
-            range(number, number + 1),
-            (*stream, len(episode.turns)),
-            answer,
-            with_logprobs,
-            tuple(environment.stop_ids),
-        )
+            sampler, (*state.prompt.token_ids, *episode.response_ids),
+            replace(sampler.sampling, max_tokens=episode.room), range(number, number + 1),
+            (*stream, len(episode.turns)), answer, with_logprobs, episode.stop_ids,
+        )  # fmt: skip
 
     def answer(_: int, completion: Completion) -> None:
-        nonlocal num_sampled
-        num_sampled += len(completion.token_ids)
-        episode.act(completion.token_ids, completion.finish_reason, completion.logprobs_T)
+        sampled_N.extend(completion.logprobs_T)
+        episode.act(completion.token_ids, completion.finish_reason)
         if episode.finish_reason is None:
-            ask()
-            return
+            return ask()
         reward: Future[float] = Future()
         reward.set_result(episode.reward)
-        start = len(state.prefix_ids)
-        ids, logprobs_T = tuple(episode.response_ids[start:]), tuple(episode.logprobs_T[start:])
-        logprobs_T = logprobs_T if with_logprobs else ()
-        whole = Completion(ids, logprobs_T, episode.finish_reason, len(ids) - num_sampled)
-        done(Continuation(number, whole, reward, None, tuple(episode.turns)))
+        whole = TokenSequence((), tuple(episode.response_ids), turns=tuple(episode.turns))
+        num_sampled = sum(whole.is_action_T[start:])
+        before_N = [0.0] * (sum(whole.is_action_T) - num_sampled)
+        logprobs_T = whole.over_response(before_N + sampled_N)[start:] if with_logprobs else ()
+        ids, finish_reason = whole.response_ids[start:], episode.finish_reason
+        completion = Completion(ids, logprobs_T, finish_reason, len(ids) - num_sampled)
+        return done(Continuation(number, completion, reward, None, whole.turns))
 
     ask()
 

@@ -20,7 +20,7 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import groupby
+from itertools import compress, groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -99,16 +99,12 @@ class StateValue:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Tokens [start, end) of a response that the policy wrote at one go, and what they earned.
+class Turn(StepSpan):
+    """What the policy wrote at one go, and what that earned. Between two stands the environment's.
 
-    Between two stand the environment's: of 7 tokens the fourth and fifth, if `turns` are
-    `(Turn(0, 3, "a", 0.0), Turn(5, 7, "b", 1.0))`. `state` names the state before; equal states of
-    a problem have one name.
+    `state` names the state before; equal states of a problem have one name.
     """
 
-    start: int
-    end: int
     state: str
     reward: float
 
@@ -136,20 +132,12 @@ class TokenSequence:
         written = {t for turn in turns for t in range(turn.start, turn.end)}
         return [t in written for t in range(len(self.response_ids))]
 
-    @property
-    def num_actions(self) -> int:
-        return sum(turn.end - turn.start for turn in self.turns) or len(self.response_ids)
-
     def of_actions(self, numbers_T: Sequence[float]) -> Sequence[float]:
         """The numbers of the tokens that the policy wrote."""
-        if not self.turns:
-            return numbers_T
-        return [x for turn in self.turns for x in numbers_T[turn.start : turn.end]]
+        return [*compress(numbers_T, self.is_action_T)] if self.turns else numbers_T
 
     def over_response(self, numbers_N: Sequence[float]) -> tuple[float, ...]:
         """The inverse of `of_actions`, 0 where the environment wrote."""
-        if not self.turns:
-            return tuple(numbers_N)
         left = iter(numbers_N)
         return tuple(next(left) if is_action else 0.0 for is_action in self.is_action_T)
 
@@ -215,11 +203,6 @@ class Rollout(TokenSequence):
         """The values that feed credit, of the states before the tokens."""
         assert self.values_from is not None, "this estimator takes no values"
         return self.values_T(self.values_from)
-
-    @property
-    def action_spans_S(self) -> Sequence[StepSpan]:
-        """The steps without the environment's tokens behind them."""
-        return [StepSpan(turn.start, turn.end) for turn in self.turns] or self.spans_S
 
     @property
     def differences_T(self) -> Sequence[float]:

@@ -1,7 +1,7 @@
 """The policy gradients of a checkpoint's problems by every estimator, and their inner products.
 
-All estimators share the rollouts and the policy. Gradients are of the run's own loss, by the
-trainer's own forward pass, in float32 at the training temperature.
+All estimators share the rollouts and the policy. Gradients are of the run's loss, by the
+trainer's forward pass, in float32 at the training temperature.
 """
 
 from collections.abc import Callable, Sequence

@@ -70,7 +70,7 @@ class Policies:
 
     @cached_property
     def start(self) -> Reference:
-        """The starting policy as a reference, whatever the run's own is."""
+        """The starting policy as a reference, whatever the run's is."""
         return Reference(replace(self.config.reference, path=None), self.config.model, self.loaded)
 
     @cached_property

@@ -1,4 +1,4 @@
-// Data sets: the problems alone. A task adds how they are put to the model (task.libsonnet);
+// Data sets: the problems alone, or preference pairs. A task adds how they are put to the model (task.libsonnet);
 // `vineppo evaluate RUN_DIR --task` takes that from the run (configs/evaluation).
 {
   // `--set task.test_path=FILE` puts a local file of the same fields in the hub's place.
@@ -61,5 +61,22 @@
   trl(train_path, test_path, answer_field='ground_truth'):: $.jsonl(train_path, test_path) {
     question_field: 'prompt',
     answer_field: answer_field,
+  },
+
+  // Preference pairs, for `vineppo reward-model`.
+  pairs:: {
+    local common = { num_test_pairs: 1000, too_long: 'leave_out' },
+
+    // Your own files: {"prompt": …, "chosen": …, "rejected": …} a line.
+    jsonl(train_path, test_path=null):: common {
+      kind: 'jsonl',
+      train_path: train_path,
+      test_path: test_path,
+      prompt: { kind: 'template', template: '{question}\n' },
+    },
+
+    // Right against wrong rollouts of runs; or better against worse states of runs with continuations.
+    rollouts(run_dirs):: common { kind: 'rollouts', run_dirs: run_dirs, pairs_per_problem: 8 },
+    states(run_dirs):: self.rollouts(run_dirs) + { kind: 'states', min_gap: 0.5 },
   },
 }

@@ -1,7 +1,6 @@
 // Critics that are told what the policy is not: `critic+: view.answer_prefix`
 // (docs/values.md says why each is a fair baseline and what it costs).
 local told(template, place='before_prompt') = { kind: 'informed', view: { template: template, place: place } };
-local hint = 'Judge how likely the attempt is to end with the true answer, which is {answer}.';
 
 local attempts(template, right, wrong, max_tokens) = told(template) {
   view+: { rollouts: { num: 3, max_tokens: max_tokens, right: right, wrong: wrong } },
@@ -10,8 +9,9 @@ local attempts(template, right, wrong, max_tokens) = told(template) {
 {
   answer_prefix: told('{answer}\n'),
   boxed_answer: told('\nThe answer is \\boxed{{answer}}.\n', 'before_response'),
-  system_hint: told('System: ' + hint + '\n\n'),
-  system_hint_chatml: told('<|im_start|>system\n' + hint + '<|im_end|>\n'),
+  system_hint: told(
+    'System: Judge how likely the attempt is to end with the true answer, which is {answer}.\n\n'
+  ),
   cot_spoiler: told('A worked solution:\n{solution}\n\n'),
   expected_accuracy: told('Of other attempts {percent} % are right.\n\n'),
   rollout_context: attempts('Other attempts:\n{rollouts}', 'Right:{response}\n\n', 'Wrong:{response}\n\n', 256),

@@ -1,5 +1,5 @@
 // demo_modern_ppo on long arithmetic chains, where step credit matters.
-local demo = import '../../configs/demo_modern_ppo.jsonnet';
+local demo = import 'demo_modern_ppo.jsonnet';
 local setting = import '../../configs/lib/setting.libsonnet';
 
 demo + setting.long + { name: 'long_modern_ppo' }

@@ -1,5 +1,5 @@
-// demo_reinforce on long arithmetic chains, where step credit matters.
-local demo = import '../../configs/demo_reinforce.jsonnet';
+// recipes/reinforce_plus_plus on long arithmetic chains, where step credit matters.
+local demo = import '../../configs/recipes/reinforce_plus_plus.jsonnet';
 local setting = import '../../configs/lib/setting.libsonnet';
 
 demo + setting.long + {

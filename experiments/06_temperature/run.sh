@@ -2,7 +2,7 @@
 # From the repository's root, in the project's environment; two cores. What is there is kept.
 set -e
 runs=${RUNS:-runs/06_temperature}
-experiments/sweep_two.sh configs/sweeps/temperature.jsonnet $runs
+experiments/sweep_two.sh experiments/06_temperature/runs.jsonnet $runs
 python -m analysis experiments/06_temperature/temperature.py $runs/* --out experiments/06_temperature
 # On the task that can show credit.
 hot=${RUNS_CREDIT:-runs/06_credit}

@@ -2,7 +2,7 @@
 
     python -m analysis experiments/06_temperature/temperature.py RUN_DIR...
 
-A sweep makes the runs (`vineppo sweep configs/sweeps/temperature.jsonnet`).
+A sweep makes the runs (`vineppo sweep experiments/06_temperature/runs.jsonnet`).
 """
 
 import copy

@@ -1,7 +1,7 @@
-// The methods that are swept and compared on credit_short, over leaves of configs/.
-local continuations(k) = { config: 'credit_short_vineppo', set: { 'credit.num_continuations': k } };
+// The methods that are swept and compared on credit_short, over leaves of configs/ and of this folder.
+local continuations(k) = { config: '../../configs/credit_short_vineppo', set: { 'credit.num_continuations': k } };
 local plain(config) = { config: 'credit_short_' + config, set: {} };
-local recipe(name) = { config: 'recipes/' + name, set: {} };
+local recipe(name) = { config: '../../configs/recipes/' + name, set: {} };
 {
   vineppo_k1: continuations(1),
   vineppo_k3: continuations(3),
@@ -14,10 +14,10 @@ local recipe(name) = { config: 'recipes/' + name, set: {} };
   rloo: plain('rloo'),
   grpo: plain('grpo'),
   reinforce: plain('reinforce'),
-  ppo: plain('ppo'),
+  ppo: { config: '../../configs/credit_short_ppo', set: {} },
   // Step-level GAE below λ = 1, and a critic that has learned before the policy moves.
   ppo_step: {
-    config: 'credit_short_ppo',
+    config: '../../configs/credit_short_ppo',
     set: { 'credit.level': 'step', 'credit.policy_lambda': 0.9, 'critic.warmup_iterations': 5 },
   },
   modern_ppo: plain('modern_ppo'),
@@ -25,5 +25,5 @@ local recipe(name) = { config: 'recipes/' + name, set: {} };
   spo_tree: recipe('tree'),
   // The same rollouts with the gradient of their rewards: nothing of the own child in the baseline, no segment more often
   // than its leaves (docs/methods.md).
-  spo_tree_others: { config: 'recipes/tree', set: { 'credit.baseline': 'others', 'credit.train_shared': 'by_leaves' } },
+  spo_tree_others: { config: '../../configs/recipes/tree', set: { 'credit.baseline': 'others', 'credit.train_shared': 'by_leaves' } },
 }

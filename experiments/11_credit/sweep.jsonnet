@@ -6,7 +6,7 @@ local methods = import 'methods.libsonnet';
     {
       name: 'credit_short_%s_%s' % [method, rate],
       seed: seed,
-      config: '../../configs/%s.jsonnet' % methods[method].config,
+      config: methods[method].config + '.jsonnet',
       set: methods[method].set {
         'optimization.learning_rate': std.parseJson(rate),
         'evaluation.every': 0,

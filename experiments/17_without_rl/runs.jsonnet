@@ -1,10 +1,16 @@
 // The likelihood of right answers beside the own loss, and reinforcement learning in RestEM's three large
 // batches, at the best weight and rate of sweep.csv.
-local folders = { credit_short: '../../configs', credit_sheet: '../16_by_the_clock' };
+local leaves = {
+  vine_privileged: '../../configs/recipes/privileged.jsonnet',
+  oracle: '../../configs/recipes/oracle.jsonnet',
+};
+local leaf(setting, method) =
+  if setting == 'credit_sheet' then '../16_by_the_clock/credit_sheet_%s.jsonnet' % method
+  else std.get(leaves, method, '../11_credit/credit_short_%s.jsonnet' % method);
 local run(setting, method, seed, suffix, set) = {
   name: '%s_%s_%s' % [setting, method, suffix],
   seed: seed,
-  config: '%s/%s_%s.jsonnet' % [folders[setting], setting, method],
+  config: leaf(setting, method),
   set: set { 'checkpoint.every': 0, 'logging.wandb_project': null },
 };
 {

@@ -7,10 +7,19 @@ here=experiments/17_without_rl
 runs=${RUNS:-runs/17_without_rl_sweep}
 export OMP_NUM_THREADS=1
 common="--set seed=101 --set evaluation.every=0 --set checkpoint.every=0 --set logging.wandb_project=null"
+leaf() {  # METHOD: its config
+    case $1 in
+        restem) echo configs/recipes/self_training.jsonnet ;;
+        dpo | dpo_steps) echo $here/$1_short.jsonnet ;;
+        vine_privileged) echo configs/recipes/privileged.jsonnet ;;
+        oracle) echo configs/recipes/oracle.jsonnet ;;
+        *) echo experiments/11_credit/credit_short_$1.jsonnet ;;
+    esac
+}
 # Six runs of RestEM, seven of the others: the best of DPO's six was at the edge.
 self_train() {  # METHOD RATE RESTART
     run=$runs/$1_$2_$3
-    [ -d $run/final ] || vineppo sft configs/sft_credit_short_$1.jsonnet --run-dir $run $common \
+    [ -d $run/final ] || vineppo sft $(leaf $1) --run-dir $run $common \
         --set optimization.learning_rate=$2 --set self_training.restart=$3
 }
 for restart in true false; do
@@ -31,7 +40,7 @@ for method in grpo rloo vine_privileged oracle; do
     # At 2e-4 the first two collapse, as RLOO and the count of skills do in 11; the others were not run there.
     for rate in $([ $method = vine_privileged ] && echo 6.25e-6) 1.25e-5 2.5e-5 5e-5 1e-4 $([ $method = grpo ] || [ $method = rloo ] && echo 2e-4); do
         run=$runs/${method}_large_$rate
-        [ -d $run/final ] || vineppo train configs/credit_short_$method.jsonnet --run-dir $run $common \
+        [ -d $run/final ] || vineppo train $(leaf $method) --run-dir $run $common \
             --set optimization.learning_rate=$rate --set num_iterations=4 --set optimization.num_epochs=4 \
             --set rollouts.num_prompts=40 --set rollouts.num_samples=8
     done
@@ -39,7 +48,7 @@ done
 # The likelihood of right answers beside GRPO's loss, six runs; and the martingale at the best of them.
 positive() {  # METHOD COEF RATE
     run=$runs/$1_positive_$2_$3
-    [ -d $run/final ] || vineppo train configs/credit_short_$1.jsonnet --run-dir $run $common \
+    [ -d $run/final ] || vineppo train $(leaf $1) --run-dir $run $common \
         --set optimization.learning_rate=$3 \
         --set "optimization.positive_examples={\"coef\":$2,\"min_reward\":0.5}"
 }

@@ -3,7 +3,7 @@ local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
 local logging = import '../../configs/lib/logging.libsonnet';
 local model = import '../../configs/lib/model.libsonnet';
-local pairs = import '../../configs/lib/pairs.libsonnet';
+local pairs = (import '../../configs/lib/data.libsonnet').pairs;
 
 algorithm.reward_model + hardware.cpu + hardware.without_engine + logging + {
   name: 'outcome',

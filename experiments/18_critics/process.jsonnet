@@ -1,5 +1,5 @@
 // The same from their states, valued by three continuations.
-local pairs = import '../../configs/lib/pairs.libsonnet';
+local pairs = (import '../../configs/lib/data.libsonnet').pairs;
 
 (import 'outcome.jsonnet') + {
   name: 'process',

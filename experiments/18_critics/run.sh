@@ -77,9 +77,9 @@ experiments/sweep_two.sh $here/learns_from.jsonnet runs/18_learns
 python $here/learns_from.py runs/18_learns
 for seed in 1 2 3 4 5 6 7 8; do
     for method in rloo vine_privileged; do
-        config=credit_short_rloo; [ $method = rloo ] || config=recipes/privileged
+        config=experiments/11_credit/credit_short_rloo; [ $method = rloo ] || config=configs/recipes/privileged
         run=$timed/credit_short_${method}_seed$seed
-        [ -d $run/final ] || vineppo train configs/$config.jsonnet --run-dir $run --set name=credit_short_$method --set seed=$seed \
+        [ -d $run/final ] || vineppo train $config.jsonnet --run-dir $run --set name=credit_short_$method --set seed=$seed \
             --set optimization.learning_rate=5e-5 --set evaluation.every=20 --set checkpoint.every=0 --set logging.wandb_project=null &
     done
     wait

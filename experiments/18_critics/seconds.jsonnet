@@ -18,7 +18,7 @@ local kinds = { none: {}, outcome: of(further, ['outcome']) }
     {
       name: 'seconds_' + kind,
       seed: 1,
-      config: '../../configs/credit_short_grpo.jsonnet',
+      config: '../11_credit/credit_short_grpo.jsonnet',
       set: {
         num_iterations: 4,
         'rollouts.num_prompts': 16,

@@ -1,6 +1,6 @@
 // The drill, an operation a turn: VinePPO through the environment, GiGPO, and the group's advantage alone.
 local methods = {
-  vineppo: { config: 'drill_vineppo' },
+  vineppo: { config: 'recipes/drill' },
   gigpo: { config: 'recipes/gigpo' },
   group: { config: 'recipes/gigpo', set: { 'credit.step_weight': 0 } },
 };

@@ -271,7 +271,7 @@ def test_rollouts_that_tell_nothing_are_one_line(change, message, exact_run, tmp
 
 
 def test_runs_that_hold_too_little_are_one_line(few, tmp_path, capsys):
-    config = load_config(TrainConfig, str(CONFIGS / "credit_short_rloo.jsonnet"), [])
+    config = load_config(TrainConfig, str(CONFIGS / "demo_rloo.jsonnet"), [])
     bare = tmp_path / "bare"
     run_dir = RunDir.open(bare, to_dict(config))
     assert main(["advise", str(bare)]) == 2

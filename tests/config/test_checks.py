@@ -11,7 +11,7 @@ from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
 VINEPPO, PPO, GRPO = "demo_vineppo", "demo_ppo", "demo_grpo"
-TREE, TRANSFORMERS, DRILL = "recipes/tree", "recipes/transformers_engine", "drill_vineppo"
+TREE, TRANSFORMERS, DRILL = "recipes/tree", "recipes/transformers_engine", "recipes/drill"
 CONFIGS = Path(__file__).parents[2] / "configs"
 TUNED = evaluate_jsonnet(str(CONFIGS / "demo_ppo.jsonnet"))["critic"]
 TRAINER = "optimization.old_logprobs=trainer"
@@ -237,11 +237,9 @@ REFUSED = {
         ("task.grading.reward_path must be null", "task.grading.reward_path=x.py"),
         ("values.predictors.truth of kind 'posterior' cannot value turns",
          predictors(truth=POSTERIOR)),
-        ("task.environment.max_turn_tokens must be at most sampling.max_tokens = 3",
-         "sampling.max_tokens=3"),
     ],
     "recipes/gigpo": [("reference.kl_in must be 'loss'", "reference.kl_in=reward")],
-    "credit_short_vineppo_gae": [
+    "../experiments/12_causes/vineppo_gae": [
         ("values.predictors.sampled.states must be null for credit.kind 'gae'",
          'values.predictors.sampled.states={"kind": "uncertain", "cuts": 2}'),
     ],

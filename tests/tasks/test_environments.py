@@ -82,7 +82,7 @@ def test_an_environment_that_answers_otherwise_the_next_time_is_refused():
 
 @pytest.mark.parametrize(
     ("seen", "complaint"),
-    [(Observation((21,)), "token ids must be below 21, got 21"),
+    [(Observation((21,)), r"token ids must be below 21, got \[21\]"),
      (Observation((), reward=math.nan), "rewards must be finite, got nan")],
 )  # fmt: skip
 def test_what_no_environment_may_say(seen, complaint):

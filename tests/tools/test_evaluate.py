@@ -32,7 +32,7 @@ def task_file(directory: Path, name: str = "mine", content: str = "{}") -> str:
 
 def test_the_shipped_tasks_are_put_as_the_run_puts_its_own(configs: Path, run: Path) -> None:
     paths = sorted(map(str, (configs / "evaluation").glob("*.jsonnet")))
-    assert len(paths) == 9
+    assert len(paths) == 8
     (own,) = read_conditions(run, [], [])
     for path, other in zip(paths, read_conditions(run, paths, []), strict=True):
         assert other.folder == f"task={Path(path).stem}"

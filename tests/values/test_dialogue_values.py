@@ -66,5 +66,5 @@ def test_a_step_is_a_turn_and_the_answer_to_it():
         is_zero_T = [logprob == 0 for logprob in rollout.logprobs_T]
         assert is_zero_T == [not own for own in rollout.is_action_T]
     tokens = sum(v.num_tokens for r in experience.rollouts for v in r.returns_S["monte_carlo"])
-    of_rollouts = sum(rollout.num_actions for rollout in experience.rollouts)
+    of_rollouts = sum(sum(rollout.is_action_T) for rollout in experience.rollouts)
     assert tokens + of_rollouts == sum(len(engine.sample(one)) for one in engine.requests)

@@ -64,7 +64,7 @@ class GaeCredit(Credit):
         values = rollout.state_values_S if by_step else rollout.state_values_T
         lambda_ = self.policy_lambda
         if self.length_adaptive_alpha is not None:
-            length = len(values) if by_step else rollout.num_actions
+            length = len(values) if by_step else sum(rollout.is_action_T)
             lambda_ = length_adaptive_lambda(self.length_adaptive_alpha, length)
         assert lambda_ is not None, "one λ: fixed or length-adaptive"
         gammas, lambdas = (
@@ -96,7 +96,7 @@ class GaeCredit(Credit):
         """The discount after each token: γ, at level "step" only between steps."""
         if self.level == "token":
             return each_action(self.gamma, rollout)
-        ends = {span.end for span in rollout.action_spans_S}
+        ends = {span.end for span in rollout.turns or rollout.spans_S}
         return [self.gamma if t + 1 in ends else 1.0 for t in range(len(rollout.rewards_T))]
 
 

@@ -71,10 +71,6 @@ class Completion:
     finish_reason: FinishReason
     num_observed: int = 0
 
-    @property
-    def num_sampled(self) -> int:
-        return len(self.token_ids) - self.num_observed
-
 
 @dataclass(frozen=True)
 class EngineCounts:

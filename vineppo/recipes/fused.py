@@ -41,7 +41,7 @@ class Fused(GroupMean):
 
     @dataclass(frozen=True)
     class Config(PredictorConfig):
-        prior: Name  # the other predictor: "critic" is the estimator's own
+        prior: Name  # the other predictor: "critic" is the estimator's
 
         @property
         def values_of(self) -> str:

@@ -54,7 +54,7 @@ class ShardedConfig(VllmConfig):
     def options(self, on_gpu: bool) -> dict[str, Any]:
         if self.tensor_parallel_size == 1:
             return super().options(on_gpu)
-        worker = "auto" if on_gpu else "vineppo.recipes.sharing_worker.SharingCpuWorker"
+        worker = "auto" if on_gpu else "vineppo.recipes.vllm_sharded_worker.SharingCpuWorker"
         return {
             "tensor_parallel_size": self.tensor_parallel_size,
             "distributed_executor_backend": "external_launcher",

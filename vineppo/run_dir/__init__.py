@@ -42,13 +42,8 @@ ROLLOUT_SCHEMA = pa.schema(
     }
 )
 # The turns (`types.Turn`) of runs with an environment: turns begin where steps do.
-TURN_COLUMNS = pa.schema(
-    {
-        "turn_ends": pa.list_(pa.int32()),
-        "turn_states": pa.list_(pa.string()),
-        "turn_rewards": pa.list_(pa.float32()),
-    }
-)
+TURNS = {"turn_ends": pa.int32(), "turn_states": pa.string(), "turn_rewards": pa.float32()}
+TURN_COLUMNS = pa.schema({name: pa.list_(kind) for name, kind in TURNS.items()})
 # One row per estimated state; its prefix is the prompt and prefix_length tokens of the response.
 VALUE_SCHEMA = pa.schema(
     {

@@ -9,49 +9,40 @@ from vineppo.config.load import assign, complete, evaluate_jsonnet, parse_config
 from vineppo.config.schema import SftConfig, TrainConfig
 from vineppo.errors import UserError
 
-# Keys that were removed later, and the value of runs that did not use them, which is dropped. Any
-# other value is refused like an unknown key.
-REMOVED_KEYS: tuple[tuple[str, Any], ...] = (
-    ("logging.trackio_project", None),
-    ("logging.tensorboard", False),
-    ("engine.prefix_caching", True),
-    ("engine.tensor_parallel_size", 1),
-    ("credit.segment_max_prob", None),
-    ("critic.view", None),
-    ("values.predictors.*.view", None),
-    ("pairs.margin_field", None),
+ANY, MISSING = object(), object()
+# What a table of an older run holds, and what replaces it. A value that is given goes, and
+# `ANY` stays. A removed key with another value is refused like an unknown one.
+CHANGES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("logging", {"trackio_project": None}, {}),
+    ("logging", {"tensorboard": False}, {}),
+    ("engine", {"prefix_caching": True}, {}),
+    ("engine", {"sleep_while_training": "auto"}, {"sleep_while_training": True}),
+    ("engine", {"tensor_parallel_size": 1}, {}),
+    ("engine", {"kind": "vllm", "tensor_parallel_size": ANY}, {"kind": "vllm_sharded"}),
+    ("credit", {"segment_max_prob": None}, {}),
+    ("credit", {"bootstrap_truncated": False}, {}),
+    ("credit", {"bootstrap_truncated": True, "kind": "gae"}, {"kind": "gae_bootstrapped"}),
+    ("critic", {"view": None}, {}),
+    ("critic", {"kind": "separate", "view": ANY}, {"kind": "informed"}),
+    ("values.predictors.*", {"view": None}, {}),
+    ("values.predictors.*", {"kind": "separate", "view": ANY}, {"kind": "informed"}),
+    ("model.lora", {"kind": MISSING}, {"kind": "lora"}),
+    ("reward_model", {"kind": MISSING}, {"kind": "reward_model"}),
+    ("self_training", {"kind": MISSING}, {"kind": "self_training"}),
 )
 RUN_TASK_KEYS = ("prompt", "too_long", "response_template", "grading", "environment")
-MISSING = object()
 
 
 def with_added_keys(resolved: dict[str, Any]) -> dict[str, Any]:
     """The config of an older run with the keys of today."""
-    for dotted, unused in REMOVED_KEYS:
-        *parents, last = dotted.split(".")
-        for table in _tables(resolved, parents):
-            if table.get(last, MISSING) == unused:
-                del table[last]
-    for name in ("reward_model", "self_training"):  # these had no kind
-        if unnamed := resolved.get(name):
-            unnamed.setdefault("kind", name)
-    if lora := resolved.get("model", {}).get("lora"):
-        lora.setdefault("kind", "lora")
-    for table in _tables(resolved, ["critic"]) + _tables(resolved, ["values", "predictors", "*"]):
-        if table.get("kind") == "separate" and "view" in table:
-            table["kind"] = "informed"
-    credit = resolved.get("credit", {})
-    if credit.pop("bootstrap_truncated", False):
-        credit["kind"] = "gae_bootstrapped"
-    engine = resolved.get("engine", {})
-    if engine.get("sleep_while_training") == "auto":
-        engine["sleep_while_training"] = True  # sleeping always fits
-    if engine.get("kind") == "vllm" and engine.get("tensor_parallel_size", 1) > 1:
-        engine["kind"] = "vllm_sharded"
-    if engine.get("kind") == "vllm" and engine.get("num_processes", 1) > 1:
-        engine["kind"] = "vllm_processes"
-    elif engine.get("kind") == "vllm":
-        engine.pop("num_processes", None)
+    for path, old, new in CHANGES:
+        for table in _tables(resolved, path.split(".")):
+            given = {key: value for key, value in old.items() if value is not ANY}
+            found = {key: table.get(key, MISSING) for key in given}
+            if found == given and all(key in table for key in old.keys() - given):
+                for key in given:
+                    table.pop(key, None)
+                table |= new
     return complete(resolved)
 
 

@@ -132,15 +132,8 @@ class TurnsSegmenter(Segmenter):
     """One step a turn of the policy, with the environment's answer to it (`task.environment`)."""
 
     def check(self, key: str, config: Any) -> None:
-        require(
-            config.task.environment is not None,
-            f"task.environment must not be null for {key}.kind {self.kind!r}",
-        )
-
-    def spans(
-        self, token_texts_T: Sequence[str], *_: Sequence[float] | None
-    ) -> tuple[StepSpan, ...]:
-        return spans_from_starts(len(token_texts_T), ())
+        is_there = config.task.environment is not None
+        require(is_there, f"task.environment must not be null for {key}.kind {self.kind!r}")
 
 
 def steps_of(rollout: Rollout, segmenter: Segmenter, tokenizer: Any) -> tuple[StepSpan, ...]:

@@ -19,7 +19,7 @@ from vineppo.distributed import is_main
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel
 from vineppo.token_scores import ForwardOptions, Rows, TokenScores, read_sequences
-from vineppo.types import CRITIC, Rollout, StateValue, TrainBatch, Turn, predictor_key
+from vineppo.types import CRITIC, Rollout, StateValue, StepSpan, TrainBatch, predictor_key
 
 if TYPE_CHECKING:
     from vineppo.policy import Policy, Summand
@@ -64,7 +64,7 @@ class ValuePredictor:
     num_candidates = 0  # likeliest tokens that `choices_of` gets, if above 0
     # Parts, and training.
     num_continuations = 0  # of every state, if the values are their mean return
-    num_weights = 0  # of a model of its own
+    num_weights = 0  # of a separate model
     head: nn.Module | None = None  # on the policy's backbone, in its module and optimizer
     head_learning_rate = 0.0
     trains_policy = False  # `update` changes the policy's weights, and comes after its own
@@ -242,17 +242,12 @@ def _write(directory: Path, state: dict[str, Any]) -> None:
         torch.save(state, directory / STATE)
 
 
-def carried_back(values_T: Sequence[float], turns: Sequence[Turn]) -> Sequence[float]:
-    """Gives an environment's tokens the value of the turn after them, so no TD error.
-
-    Values [1, 2, 0, 4] and turns of two and one tokens give [1, 2, 4, 4].
-    """
-    if not turns:
-        return values_T
+def carried_back(values_T: Sequence[float], turns: Sequence[StepSpan]) -> Sequence[float]:
+    """Gives an environment's tokens the value of the turn after them: [1, 2, 0, 4] → 1, 2, 4, 4."""
     carried = list(values_T)
-    for turn, after in pairwise(turns):
+    for turn, after in pairwise(turns):  # no TD error there
         carried[turn.end : after.start] = [values_T[after.start]] * (after.start - turn.end)
-    return carried
+    return carried if turns else values_T
 
 
 def build_predictors(config: TrainConfig, loaded: LoadedModel | None) -> list[ValuePredictor]:

@@ -162,7 +162,7 @@ class SampledStream:
 
         def finish(index: int, number: Callable[[], float], completion: Completion) -> None:
             drawn.numbers[index] = number
-            drawn.num_tokens += completion.num_sampled
+            drawn.num_tokens += len(completion.token_ids) - completion.num_observed
             self.budget_left -= budget
 
         stream = (self._iteration, predictor.stream_name, problem_id, apart or prefix)

@@ -1,4 +1,4 @@
-"""Value models with weights of their own: PPO's critic with its optimizer, and frozen ones."""
+"""Value models with separate weights: PPO's critic with its optimizer, and frozen ones."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -143,7 +143,7 @@ class SeparateValueModel(ValueModel):
         set_targets(rollouts, self.name, self.config, self.options.learns_from)
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
-        """The value model's own epochs over its own minibatches; `critic/*` metrics or alike."""
+        """The value model's epochs over its minibatches; `critic/*` metrics or alike."""
         critic, columns = self.options, (self.column, f"targets/{self.name}")
         updates, rate = [], 0.0
         for part in minibatches(

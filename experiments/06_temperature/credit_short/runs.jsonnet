@@ -1,10 +1,15 @@
 // Temperatures of training on credit_short above those of 11, which has 1: three seeds of both, eight
 // of the higher, where K = 3 takes the place of K = 1.
+local leaves = {
+  rloo: '../../11_credit/credit_short_rloo.jsonnet',
+  ppo: '../../../configs/credit_short_ppo.jsonnet',
+  vineppo: '../../../configs/credit_short_vineppo.jsonnet',
+};
 local continuations = { vineppo_k1: 1, vineppo_k3: 3 };
 local run(method, temperature, seed) = {
   name: 'credit_short_%s_t%g' % [method, temperature],
   seed: seed,
-  config: '../../../configs/credit_short_%s.jsonnet' % std.split(method, '_')[0],
+  config: leaves[std.split(method, '_')[0]],
   set: {
     'sampling.temperature': temperature,
     'evaluation.every': 60,

@@ -244,7 +244,7 @@ class TrainConfig(AnyConfig):
 
     @property
     def value_models(self) -> dict[str, SeparateCritic]:
-        """The predictors that are models of their own, by the key of their tables."""
+        """The predictors that are separate models, by the key of their tables."""
         held = self.predictors.items()
         return {predictor_key(name): x for name, x in held if isinstance(x, SeparateCritic)}
 

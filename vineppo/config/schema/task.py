@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from vineppo.config.require import require, require_at_most, require_holding
+from vineppo.config.require import require, require_holding
 from vineppo.config.schema.scalars import Count, Finite, Name, TimeLimit
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin, PluginConfig
@@ -61,32 +61,22 @@ class EnvironmentConfig(PluginConfig):
 
     max_turn_tokens: Count  # of a turn; a longer one ends the episode as truncated
 
-    def check(self, key: str, config: "AnyConfig") -> None:
+    def check(self, key: str, config: Any) -> None:
         """The rest of the config must cut, reward and value responses of several turns."""
-        from vineppo.config.schema import TrainConfig
-
-        if not isinstance(config, TrainConfig):
-            raise UserError(f"config: {key} must be null for `vineppo sft`")
-        segmenter, what = config.credit.segmenter.kind, f"{key} of kind {self.kind!r}"
-        require(
-            segmenter == "turns",
-            f"credit.segmenter.kind must be 'turns' for {what}, got {segmenter!r}",
-        )
-        grading = config.task.grading
-        for other, value in (
-            ("reward_model", config.reward_model),
-            ("task.grading.reward_path", grading.reward_path),
-            ("task.grading.num_matching", grading.num_matching),
-            ("task.prompt.response_prefix", config.task.prompt.response_prefix or None),
-        ):
-            require(value is None, f"{other} must be null or empty for {what}, which rewards")
-        for name, options in config.predictors.items():
-            require(
-                options.predictor.takes_turns,
-                f"{predictor_key(name)} of kind {options.kind!r} cannot value turns, for {what}",
-            )
-        most = config.sampling.max_tokens
-        require_at_most(f"{key}.max_turn_tokens", self.max_turn_tokens, "sampling.max_tokens", most)
+        require(hasattr(config, "credit"), f"{key} must be null for `vineppo sft`")
+        what, kind = f"for {key} of kind {self.kind!r}", config.credit.segmenter.kind
+        require(kind == "turns", f"credit.segmenter.kind must be 'turns' {what}, got {kind!r}")
+        nulls = {
+            "reward_model": config.reward_model,
+            "task.grading.reward_path": config.task.grading.reward_path,
+            "task.grading.num_matching": config.task.grading.num_matching,
+            "task.prompt.response_prefix": config.task.prompt.response_prefix or None,
+        }
+        for other, value in nulls.items():
+            require(value is None, f"{other} must be null or empty {what}, which rewards")
+        for name, keys in config.predictors.items():
+            wrong = f"{predictor_key(name)} of kind {keys.kind!r} cannot value turns, {what}"
+            require(keys.predictor.takes_turns, wrong)
 
 
 TooLong = Literal["refuse", "leave_out"]  # a train problem that the model has no room for

@@ -95,7 +95,7 @@ class MonteCarloValues(PredictorConfig):
 class ReturnsReader(PredictorConfig):
     """Keys of one that values states by the returns of another's continuations."""
 
-    of: Name = MONTE_CARLO  # the other, by default the estimator's own
+    of: Name = MONTE_CARLO  # the other, by default the one that the estimator names
 
     @property
     def returns_of(self) -> str:
@@ -173,7 +173,7 @@ class CriticConfig(PredictorConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SeparateCritic(AdamConfig, CriticConfig):
-    """A separate value model with its own update."""
+    """A separate value model with a separate update."""
 
     # A reward model (`*ForSequenceClassification`) keeps its head; null: the starting policy.
     path: Name | None = None
@@ -210,9 +210,9 @@ class SeparateCritic(AdamConfig, CriticConfig):
 
 @dataclass(frozen=True)
 class ValuesConfig:
-    """Value predictors besides the estimator's own, which are "monte_carlo" and "critic".
+    """Value predictors besides the estimator's, which are "monte_carlo" and "critic".
 
-    All are measured; `credit` names the one that feeds the estimator, null its own.
+    All are measured; `credit` names the one that feeds the estimator, null the estimator's.
     """
 
     credit: Name | None = None

@@ -225,7 +225,7 @@ class Trainee:
 
 
 def trainees_of(config: TrainConfig, models: Models, given: Assumptions) -> list[Trainee]:
-    """The policy, and the critics that are models of their own."""
+    """The policy, and the critics that are separate models."""
 
     def trainee(
         name: str, model: Skeleton, total: int, trained: int, optimization: AdamConfig

@@ -1,9 +1,9 @@
 // VinePPO over turns, on the embedded environment (docs/environments.md): about a minute.
-local demo = import 'demo_vineppo.jsonnet';
-local task = import 'lib/task.libsonnet';
+local demo = import '../demo_vineppo.jsonnet';
+local task = import '../lib/task.libsonnet';
 
 demo + {
-  name: 'drill_vineppo',
+  name: 'drill',
   num_iterations: 8,
   task: task.drill,
   credit+: { segmenter: { kind: 'turns' } },

@@ -1,5 +1,5 @@
 // demo_modern_ppo where few of 16 steps decide.
-local demo = import 'demo_modern_ppo.jsonnet';
-local setting = import 'lib/setting.libsonnet';
+local demo = import '../02_baselines/demo_modern_ppo.jsonnet';
+local setting = import '../../configs/lib/setting.libsonnet';
 
 demo + setting.credit_short + { name: 'credit_short_modern_ppo', critic+: { head_init: 'zero' } }

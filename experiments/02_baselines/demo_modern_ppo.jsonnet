@@ -1,7 +1,7 @@
 // PPO with what has helped critics since: warm-up, decoupled and length-adaptive λ, clip-higher.
-local algorithm = import 'lib/algorithm.libsonnet';
-local hardware = import 'lib/hardware.libsonnet';
-local setting = import 'lib/setting.libsonnet';
+local algorithm = import '../../configs/lib/algorithm.libsonnet';
+local hardware = import '../../configs/lib/hardware.libsonnet';
+local setting = import '../../configs/lib/setting.libsonnet';
 
 algorithm.modern_ppo + setting.short + hardware.critic_as_policy + {
   name: 'demo_modern_ppo',

@@ -1,6 +1,6 @@
 // VinePPO's values, PPO's advantage: the return minus the value of K continuations (lambda = 1).
-local vineppo = import 'credit_short_vineppo.jsonnet';
-local ppo = import 'credit_short_ppo.jsonnet';
+local vineppo = import '../../configs/credit_short_vineppo.jsonnet';
+local ppo = import '../../configs/credit_short_ppo.jsonnet';
 
 vineppo + {
   name: 'credit_short_vineppo_gae',

@@ -1,5 +1,0 @@
-// demo_reinforce where few of 16 steps decide.
-local demo = import 'demo_reinforce.jsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-demo + setting.credit_short + { name: 'credit_short_reinforce' }

@@ -1,8 +1,0 @@
-// REINFORCE++ on the demo's task.
-local algorithm = import 'lib/algorithm.libsonnet';
-local setting = import 'lib/setting.libsonnet';
-
-algorithm.reinforce_plus_plus + setting.short + {
-  name: 'demo_reinforce',
-  optimization+: { learning_rate: 1e-4 },
-}

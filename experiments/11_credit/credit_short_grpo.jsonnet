@@ -1,0 +1,5 @@
+// demo_grpo where few of 16 steps decide.
+local demo = import '../../configs/demo_grpo.jsonnet';
+local setting = import '../../configs/lib/setting.libsonnet';
+
+demo + setting.credit_short + { name: 'credit_short_grpo' }

@@ -100,7 +100,8 @@ FORMS = (
     ),
     Form(BOUND, "exact values", "exact values", GREY),
     Form(
-        r"vine_(oracle)", "exact values", "exact values", GREY, lambda *_: _vine(0), "{}", "values"
+        r"vine_(oracle)", "lagging count of skills", "lagging count of skills", GREY,
+        lambda *_: _vine(0), "{}", "values",
     ),
     Form(
         r"martingale_(posterior)", "martingale", "martingale", _MARTINGALE, _plain("martingale"),

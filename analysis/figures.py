@@ -47,7 +47,7 @@ METHODS: tuple[tuple[str, str, str | None], ...] = (
     (r"reinforce(_plus_plus|\+\+)?[_ ]baseline", "REINFORCE++ baseline", COLORS[6]),
     (r"reinforce(_plus_plus|\+\+)?", "REINFORCE++", COLORS[5]),
     (r"remax", "ReMax", COLORS[7]),
-    (r"oracle", "exact values", GREY),
+    (r"oracle", "lagging count of skills", GREY),
     (r"group_mean", "K = 0", "#999933"),
     (r"group$", "the group's mean alone", "#994455"),
     (r"expected", "cuts by expectation", "#3D7A99"),
@@ -82,7 +82,7 @@ VARIANTS = (
 )
 # Values as people call them, where a name does not read as it is.
 PREDICTORS = {
-    "oracle": "exact",
+    "oracle": "lagging count of skills",
     "posterior": "martingale, rewards alone",
     "privileged": "martingale, answer in view",
     "zero_head": "critic, head at zero",

@@ -16,7 +16,7 @@ from analysis.value_states import BOUNDARIES, CRITIC, FREE, MC_TRAIN, STRATA, nu
 
 # Values of a method have its colour; what the rewards give away, and a constant, come last.
 _METHODS = {"posterior": "martingale", "privileged": "martingale, answer in view"}
-_METHODS |= {"probe": "probe, corrected", "oracle": "exact values", CRITIC: "PPO"}
+_METHODS |= {"probe": "probe, corrected", "oracle": "lagging count of skills", CRITIC: "PPO"}
 _METHODS |= {"group_mean": "GRPO", "group_mean_others": "RLOO"}
 _COLORS = {name: figures.METHOD_COLORS[method] for name, method in _METHODS.items()}
 _COLORS |= {"constant": "0.75"}

@@ -1,4 +1,4 @@
-// VinePPO with exact values in place of sampled ones: what credit could gain at best.
+// VinePPO with a lagging count of skills in place of sampled values.
 local vineppo = import '../credit_short_vineppo.jsonnet';
 
 vineppo + {

@@ -23,4 +23,4 @@ versus() {  # K TABLE OPTIONS...: the same, less K continuations
 }
 versus 1 versus_k1
 versus 3 versus_k3
-versus 1 versus_k1_tokens --at tokens --without "K = 0" --without "exact values"
+versus 1 versus_k1_tokens --at tokens --without "K = 0" --without "lagging count of skills"

@@ -13,10 +13,10 @@ train() {  # NAME CONFIG [--set …]: the run $runs/NAME without evaluations
 train start configs/recipes/oracle --set num_iterations=1 --set rollouts.num_prompts=64
 train start_long experiments/11_credit/credit_long_oracle --set num_iterations=1 --set rollouts.num_prompts=64
 python experiments/11_credit/first_mistakes.py $runs/start $runs/start_long
-# An iteration's rollouts and exact values; 9 continuations of each of their states; 64 problems.
+# An iteration's rollouts and the count of skills; 9 continuations of each of their states; 64 problems.
 train noise configs/recipes/oracle --set num_iterations=1
 python -m analysis gradient-variance $runs/noise --checkpoints 0 --problems 64 --continuations 9 --out $out
-# The long chains (15 hard facts), exact values and RLOO alone.
+# The long chains (15 hard facts), the count of skills and RLOO alone.
 train noise_long experiments/11_credit/credit_long_oracle --set num_iterations=1
 python -m analysis gradient-variance $runs/noise_long --checkpoints 0 --problems 64 --continuations 1 \
     --estimators rloo,vine_oracle --out $out/long

@@ -1,4 +1,6 @@
-"""The sweep's table: mean training reward by run, and the rate of each method that has most of it.
+"""The sweep's table: mean training reward by run, and each method's best rate by it.
+
+The best rate by the last 20 iterations stands beside it.
 
     python experiments/11_credit/sweep.py RUNS_DIR [TABLE.csv]
 
@@ -36,13 +38,14 @@ def main(runs: Path, table: Path = TABLE) -> None:
         writer.writeheader()
         writer.writerows(rows[key] for key in sorted(rows))
     for method in dict.fromkeys(key[0] for key in sorted(rows)):
-        by_rate: dict[str, list[float]] = {}
-        for key, row in rows.items():
-            if key[0] == method:
-                by_rate.setdefault(key[1], []).append(float(row["reward"]))
-        means = {rate: sum(own) / len(own) for rate, own in by_rate.items()}
-        best = max(means, key=lambda rate: means[rate])
-        print(method, best, {rate: f"{mean:.3f}" for rate, mean in sorted(means.items())})
+        for score in ("reward", "reward_last_20"):
+            by_rate: dict[str, list[float]] = {}
+            for key, row in rows.items():
+                if key[0] == method:
+                    by_rate.setdefault(key[1], []).append(float(row[score]))
+            means = {rate: sum(own) / len(own) for rate, own in by_rate.items()}
+            best = max(means, key=lambda rate: means[rate])
+            print(method, score, best, {r: f"{mean:.3f}" for r, mean in sorted(means.items())})
 
 
 if __name__ == "__main__":

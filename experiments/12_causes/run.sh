@@ -16,7 +16,7 @@ versus() {  # BASELINE TABLE: the same runs, less another one
     cp $runs/versus/$2/compare.csv $here/versus_$2.csv
 }
 versus "VinePPO, return less value, K = 3" gae_k3
-versus "exact values, return less value" exact_gae
+versus "lagging count of skills, return less value" exact_gae
 versus PPO ppo
 python -m analysis experiments/12_causes/critic_health.py $runs/11_credit/credit_short_ppo_seed* $runs/11_credit/credit_short_vine_efficient_seed* \
     --out $here/health

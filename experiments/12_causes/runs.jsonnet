@@ -1,5 +1,5 @@
 // What makes the difference on credit_short: whose values, and which advantage is made of them. The
-// other cells are runs of 11 (VinePPO K = 3, exact values, PPO, RLOO); rates and sizes are its own.
+// other cells are runs of 11 (VinePPO K = 3, count of skills, PPO, RLOO); rates and sizes are its own.
 local ppo(set) = { config: '../../configs/credit_short_ppo.jsonnet', set: set };
 local own(config, set={}) = { config: config + '.jsonnet', set: set };
 local variants = {

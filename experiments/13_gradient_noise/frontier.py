@@ -20,7 +20,7 @@ CHECKPOINT = 15
 SERIES = (
     ("RLOO", METHOD_COLORS["RLOO"], ("rloo",)),
     ("PPO's critic", METHOD_COLORS["PPO"], ("gae",)),
-    ("exact values", GREY, ("vine_oracle",)),
+    ("lagging count of skills", GREY, ("vine_oracle",)),
     (
         "VinePPO, K = 1, 3, 9",
         METHOD_COLORS["VinePPO"],

@@ -1,4 +1,4 @@
-// Training by the posterior's martingale, with PPO's critic, exact values, a probe of the policy's uncertainty and what is
+// Training by the posterior's martingale, with PPO's critic, the count of skills, a probe of the policy's uncertainty and what is
 // made of continuations learned and measured beside it: every estimator's values and gradients can be had at its
 // checkpoints, of the same rollouts.
 local efficient = import '../../configs/recipes/martingale.jsonnet';

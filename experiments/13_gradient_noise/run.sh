@@ -85,3 +85,4 @@ of_posteriors=martingale_posterior,martingale_taught,joined_posterior_2_1,joined
 for run in still learning; do better $run 30 rloo,joined_2_1,joined_2_1_shrunk_mean,$of_posteriors 1; done
 rm -rf $here/*/gradients $here/*/*.png
 python $here/frontier.py
+python $here/gains.py  # after 11 and 16

@@ -31,7 +31,7 @@ wait $!
 python -m analysis compare experiments/11_credit/compare $runs/credit_short_* --without SPO-tree --baseline GRPO \
     --at tokens --out $here/compare
 sheet=experiments/16_by_the_clock/compare
-python -m analysis compare $sheet $runs/credit_sheet_* --without "RestEM, 9 iterations" --without "exact values" \
+python -m analysis compare $sheet $runs/credit_sheet_* --without "RestEM, 9 iterations" --without "lagging count of skills" \
     --without REINFORCE++ --without "PPO, answer in view" --without "RLOO in the martingale's update" \
     --baseline "martingale, answer in view" --at tokens --out $here/compare_sheet
 versus() {  # FOLDERS BASELINE AT TABLE: less another one

@@ -37,7 +37,7 @@ for rate in 5e-5 1e-4 2e-4 4e-4; do  # the best of three was at the edge
 done
 # One iteration more, whose rewards are those of the policy after three.
 for method in grpo rloo vine_privileged oracle; do
-    # At 2e-4 the first two collapse, as RLOO and exact values do in 11; the others were not run there.
+    # At 2e-4 the first two collapse, as RLOO and the count of skills do in 11; the others were not run there.
     for rate in $([ $method = vine_privileged ] && echo 6.25e-6) 1.25e-5 2.5e-5 5e-5 1e-4 $([ $method = grpo ] || [ $method = rloo ] && echo 2e-4); do
         run=$runs/${method}_large_$rate
         [ -d $run/final ] || vineppo train $(leaf $method) --run-dir $run $common \

@@ -39,7 +39,7 @@ COST_AS = {
 }
 # Kinds of values: the predictors of a kind match its pattern, the first that fits.
 KINDS = {
-    "exact values": (r"oracle", figures.GREY),
+    "lagging count of skills": (r"oracle", figures.GREY),
     "continuations": (r"mc_\d+|pooled|shrunk|smoothed", figures.METHOD_COLORS["VinePPO"]),
     "martingales": (r"posterior|privileged", figures.METHOD_COLORS["martingale"]),
     "probes and questions": (r"probe|uncertainty|asked|judge|fused", figures.OTHER_COLORS[1]),

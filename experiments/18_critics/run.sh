@@ -70,7 +70,7 @@ done
 for at in "" tokens; do
     out=$here/compare${at:+_tokens}
     python -m analysis compare experiments/11_credit/compare $compared/* --baseline RLOO ${at:+--at "$at"} --out $out \
-        --without GRPO --without REINFORCE++ --without "exact values" --without SPO-chain --without SPO-tree
+        --without GRPO --without REINFORCE++ --without "lagging count of skills" --without SPO-chain --without SPO-tree
 done
 timed=$runs/18_critics_timed  # two at once, whose seconds are compared
 experiments/sweep_two.sh $here/learns_from.jsonnet runs/18_learns

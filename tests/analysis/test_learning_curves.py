@@ -128,8 +128,8 @@ def test_a_method_has_one_colour_in_every_figure_and_so_has_each_of_its_variants
 @pytest.mark.parametrize(
     ("run", "label"),
     [
-        ("oracle", "exact values"),
-        ("oracle_gae", "exact values, return less value"),
+        ("oracle", "lagging count of skills"),
+        ("oracle_gae", "lagging count of skills, return less value"),
         ("vineppo_gae_k3", "VinePPO, return less value, K = 3"),
         ("ppo_t1.3", "PPO, T = 1.3"),
         ("group_mean", "K = 0"),

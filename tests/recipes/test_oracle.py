@@ -1,14 +1,18 @@
 """The oracle of worded chains, on rollouts of the demonstrator at a skill of its own."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate
+from math import log, prod
+from operator import mul
 
 import pytest
-from support.task_configs import worded_config
+from support.task_configs import GRADING, worded_config
 from support.walks import demo
 
-from vineppo.recipes.arithmetic import build_tokenizer
+from vineppo.recipes.arithmetic import build_tokenizer, evaluate
 from vineppo.recipes.oracle import Oracle
-from vineppo.recipes.worded import WORDS, ChainDemonstrator
+from vineppo.recipes.worded import WORDS, ChainDemonstrator, WordedTask
 from vineppo.segment import LinesSegmenter, token_texts
 from vineppo.types import Problem, Rollout
 
@@ -77,3 +81,67 @@ def test_what_it_measured_is_kept(tmp_path) -> None:
     assert kept is not None
     kept.estimate(again)
     assert [r.values_S("oracle") for r in sampled] == [r.values_S("oracle") for r in again]
+
+
+SHEET = worded_config(
+    layout="sheet", num_hard_steps=3, num_remarks=0, grading=replace(GRADING, num_matching=3)
+)
+
+
+def enumerated(task: WordedTask) -> list[tuple[float, Rollout]]:
+    """Every response to a problem of a policy that errs by facts, with its probability."""
+    demonstrator, is_chain = task.demonstrator(), task.layout == "chain"
+    wrong = demonstrator.wrong_results
+    skill = {fact: (1 + number) / (2 + len(wrong)) for number, fact in enumerate(wrong)}
+    chain = next(iter(demonstrator.chains("train", 1)))
+    answer, facts = demonstrator.answer(chain), demonstrator.facts(chain)
+
+    def rollout_of(text: str, results: str, chances: list[float]) -> Rollout:
+        ids = tuple(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+        texts = token_texts(TOKENIZER, ids)
+        logprobs = [0.0] * len(ids)
+        stated = [end for end, before in enumerate(accumulate(texts), 1) if before[-1] == "="]
+        for place, chance in zip(stated, chances, strict=True):
+            logprobs[place] = log(chance)
+        is_right = sum(map(str.__eq__, answer, results)) >= (
+            task.grading.num_matching or len(answer)
+        )
+        return Rollout(
+            problem=Problem("p", chain.question, answer), rollout_index=0, prompt_ids=(1,),
+            response_ids=ids, logprobs_T=tuple(logprobs), finish_reason="stop", text=text,
+            reward=float(is_right), spans_S=LinesSegmenter("lines").spans(texts),
+        )  # fmt: skip
+
+    def written(results: str, text: str, chances: list[float]) -> Iterator[tuple[float, Rollout]]:
+        number = len(results) - is_chain
+        if number == len(facts):
+            yield prod(chances), rollout_of(f"{text}####{results}", results, chances)
+            return
+        operation, left, right = facts[number]
+        fact = operation, int(results[-1]) if is_chain else left, right
+        result, p = evaluate(fact, task.modulus), skill.get(fact, 0.9)
+        other = wrong.get(fact, (result + 1) % task.modulus)
+        for stated, chance in ((result, p), (other, 1 - p)):
+            line = f"so {fact[1]}{operation}{right}={stated}\n"
+            yield from written(f"{results}{stated}", text + line, [*chances, chance])
+
+    return list(written(answer[:is_chain], "", []))
+
+
+@pytest.mark.parametrize("task", [worded_config(num_remarks=0), SHEET], ids=["chain", "sheet"])
+def test_of_the_policy_values_are_those_of_all_its_continuations(task: WordedTask) -> None:
+    options = Oracle.Config("oracle", of="policy")
+    predictor = Oracle("oracle", replace(demo(), task=task), options)
+    weights, sampled = zip(*enumerated(task), strict=True)
+    assert sum(weights) == pytest.approx(1)
+    predictor.estimate(sampled)
+    expected = []
+    for rollout in sampled:
+        for span in rollout.spans_S:
+            begun = rollout.response_ids[: span.start]
+            rewards = [r.reward * (r.response_ids[: span.start] == begun) for r in sampled]
+            like = [float(r.response_ids[: span.start] == begun) for r in sampled]
+            expected.append(sum(map(mul, weights, rewards)) / sum(map(mul, weights, like)))
+    assert len({round(value, 6) for value in expected}) > 4
+    found = [value for rollout in sampled for value in rollout.values_S("oracle")]
+    assert found == pytest.approx(expected)

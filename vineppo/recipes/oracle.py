@@ -1,8 +1,10 @@
 """The value of worded chains and sheets in closed form, at the policy's skill in hard facts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import exp
+from statistics import fmean
+from typing import Any, Literal
 
 from vineppo.config.require import require
 from vineppo.config.schema import Positive, PredictorConfig
@@ -20,6 +22,10 @@ class Oracle(ValuePredictor):
     *earlier* iterations count, so no rollout's own return is in its baseline. A count is worth half
     after `half_life` iterations; the demonstrator's probability counts as `PRIOR` results. All
     states before f share the error in p_f, which cancels in their differences.
+
+    With `of: 'policy'` p_f does not lag. It is the policy's probability of the right result, its
+    mean over these rollouts, for easy facts too: π(result) of right ones, or else 1 − π(result) of
+    wrong ones. The count stands in for hard facts that no rollout met. Wording must not matter.
     """
 
     PRIOR = 4.0
@@ -28,6 +34,7 @@ class Oracle(ValuePredictor):
     @dataclass(frozen=True)
     class Config(PredictorConfig):
         half_life: Positive = 5.0  # iterations after which a measured result counts half
+        of: Literal["results", "policy"] = "results"  # what p_f is the mean of
 
         def check(self, key: str, config: Any) -> None:
             require(
@@ -39,6 +46,11 @@ class Oracle(ValuePredictor):
                 config.reward_model is None,
                 f"reward_model must be null for {key} (an oracle knows the verifier's reward "
                 "alone), got a table",
+            )
+            require(
+                self.of == "results" or not config.task.repair_probability,
+                f"task.repair_probability must be 0 for {key}.of 'policy', got "
+                f"{config.task.repair_probability}",
             )
 
     def __init__(self, *given: Any) -> None:
@@ -55,6 +67,17 @@ class Oracle(ValuePredictor):
 
     def estimate(self, rollouts: Sequence[Rollout]) -> None:
         skill = {fact: right / met for fact, (right, met) in self._counts.items()}
+        if self.options.of == "policy":
+            met = [one for rollout in rollouts for one in self._policy_skill(rollout)]
+            for wanted in (
+                False,
+                True,
+            ):  # a right result tells p_f whatever other results there are
+                found: dict[Fact, list[float]] = {}
+                for fact, is_right, p in met:
+                    if is_right == wanted:
+                        found.setdefault(fact, []).append(p)
+                skill |= {fact: fmean(of) for fact, of in found.items()}
 
         def values(rollout: Rollout) -> list[float]:
             chain = self._demonstrator.chain_of(rollout.problem.question)
@@ -78,6 +101,18 @@ class Oracle(ValuePredictor):
                     self._counts[fact] = right + is_right, met + 1
         skills = [right / met for right, met in self._counts.values()]
         return {f"values/{self.name}/skill": sum(skills) / len(skills)}
+
+    def _policy_skill(self, rollout: Rollout) -> Iterator[tuple[Fact, bool, float]]:
+        """The facts that a rollout met on the track, whether rightly, and p of the right result."""
+        chain = self._demonstrator.chain_of(rollout.problem.question)
+        texts = [self._text(rollout, end) for end in range(len(rollout.response_ids) + 1)]
+        stated = [end for end, before in enumerate(texts[:-1], 1) if before.endswith("=")]
+        outcomes = self._demonstrator.outcomes(chain, [*(texts[end] for end in stated), texts[-1]])
+        for end, (fact, is_right) in zip(stated, outcomes, strict=False):
+            operation, left, right = fact
+            if texts[end - 1].endswith(f"{left}{operation}{right}="):
+                p = exp(rollout.logprobs_T[end - 1])
+                yield fact, is_right, p if is_right else 1 - p
 
     def _text(self, rollout: Rollout, end: int) -> str:
         return response_text(self._tokenizer, rollout.response_ids[:end])

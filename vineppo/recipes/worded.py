@@ -289,16 +289,16 @@ class ChainDemonstrator(Demonstrator):
     ) -> float:
         """The probability that the demonstrator, having begun with `text`, ends with the answer.
 
-        V = Π p_f over the hard facts f still ahead, with p = 1 − w + w·r. Here w is the probability
-        of a wrong result and r that of its repair. V is 0 off the track, and r times as much if
-        the last result is wrong. `right_probabilities` are another policy's p.
+        V = Π p_f over the facts f still ahead, with p = 1 − w + w·r of hard ones. Here w is the
+        probability of a wrong result and r that of its repair. V is 0 off the track, and r times
+        as much if the last result is wrong. `right_probabilities` are another policy's p.
         """
         left = self.steps_left(chain, text)
         if left is None:
             return 0.0
         facts, is_wrong = left
         skill = self._skill(right_probabilities)
-        ahead = prod(skill[fact] for fact in facts if fact in self.wrong_results)
+        ahead = prod(skill.get(fact, 1.0) for fact in facts)
         return ahead * (self.config.repair_probability if is_wrong else 1.0)
 
     def outcomes(self, chain: Chain, texts: Sequence[str]) -> list[tuple[Fact, bool]]:

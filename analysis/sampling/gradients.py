@@ -1,7 +1,8 @@
 """The policy gradients of a checkpoint's problems by every estimator, and their inner products.
 
 All estimators share the rollouts and the policy. Gradients are of the run's own loss, by the
-trainer's own forward pass, in float32 at the training temperature.
+trainer's own forward pass, in float32 at the training temperature. Of a run in bfloat16, matrix
+products round their inputs as in training, and sum in float32.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,6 +102,8 @@ def gradient_rows(
     ]
     groups_E = groups_HE[0]
     with policies.engine_asleep():
+        is_rounded = config.model.dtype == "bfloat16"
+        torch.set_float32_matmul_precision("medium" if is_rounded else "highest")
         loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()

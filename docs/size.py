@@ -44,7 +44,8 @@ def num_fields() -> int:
         if is_dataclass(top) and isinstance(top, type)
         for table in top.__mro__
         if not table.__module__.startswith("vineppo.recipes")
-        for name in get_annotations(table)
+        for name, kind in get_annotations(table).items()
+        if "ClassVar" not in str(kind)
     }
     return len(owned)
 

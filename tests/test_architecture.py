@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from vineppo.plugins import CORE as CORE_KINDS
+
 ROOT = Path(__file__).parents[1]
 # From the top down; a module imports from its own layer and those below.
 LAYERS = [
@@ -83,6 +85,21 @@ def test_recipes_import_what_the_page_on_extending_names():
         for name in recipes
         for there in imports(FILES[name])
         if there not in public and there not in FILES.keys() & set(recipes)
+    }
+    assert found == set()
+
+
+def test_the_analysis_names_no_kind_by_its_class():
+    """What it must know of a plug-in, the plug-in declares; what it builds, the loader finds."""
+    kinds = {place.partition(":")[2] for table in CORE_KINDS.values() for place in table.values()}
+    kinds |= {"MonteCarloValues", "SeparateCritic"}  # their keys
+    found = {
+        f"{name_of(file)}: {there}"
+        for file in (ROOT / "analysis").rglob("*.py")
+        for there in [
+            *(there for there in imports(file) if there.startswith("vineppo.recipes")),
+            *kinds.intersection(re.findall(r"\w+", file.read_text())),
+        ]
     }
     assert found == set()
 

@@ -99,7 +99,7 @@ def run_sft(options: argparse.Namespace) -> None:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    from vineppo.tools.evaluate import evaluate_run
+    from vineppo.tools.evaluate_run import evaluate_run
 
     evaluate_run(options.run_dir, options.checkpoints, options.tasks, options.assignments)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from analysis.estimators import BOUND
-from analysis.sampling.estimators import (
+from analysis.sampling.advantages import (
     Estimator,
     advantages_of,
     estimator_named,
@@ -33,7 +33,6 @@ from vineppo.config.schema import TrainConfig
 from vineppo.credit.groups import rloo_advantages
 from vineppo.credit.vine import step_sums
 from vineppo.errors import UserError
-from vineppo.recipes.martingale import MartingaleCredit
 from vineppo.run_dir import RunDir
 from vineppo.types import CRITIC, MONTE_CARLO, Problem, Rollout, StateValue, question_of
 
@@ -106,43 +105,28 @@ def read_evidence(
     config, run = train_config(run_path), RunDir(run_path)
     policies = policy_paths(run_path, config.model.path)
     last = max(policies) if checkpoint is None else checkpoint
-    saved = [i for i in run.iterations("rollouts") if checkpoint is None or i <= checkpoint]
-    if config.optimization.max_redraws:
-        raise UserError(
-            f"{run_path} saved the problems whose rewards differ alone (optimization.max_redraws): "
-            "give a run that saved all"
-        )
-    if not saved:
-        raise UserError(f"{run_path} has no saved rollouts")
     is_fitted = fit_iterations > 0 and last > 0
-    saved = saved[-max(num_iterations, fit_iterations * is_fitted) :]
-    numbers = saved[-num_iterations:]
-    read = [read_saved(run_path, i, lambda name: Problem(name, "", "")) for i in saved]
-    groups = [group for of_one in read[-num_iterations:] for group in groups_of(of_one)]
+    read = read_last(run, config, max(num_iterations, fit_iterations * is_fitted), checkpoint)
+    numbers = [*read][-num_iterations:]
+    groups = [group for i in numbers for group in groups_of(read[i])]
     check(run_path, groups)
     if is_fitted:
-        fit_martingale(config, policies[last], read, num_iterations)
+        fit_martingale(config, policies[last], [*read.values()], num_iterations)
     groups = sampled_groups(groups, num_steps)
     check(run_path, groups)
     rollouts = [*chain.from_iterable(groups)]
     source, name = value_source(run_path, config, rollouts, is_fitted)
     if is_fitted:
-        advantages_NS = [  # exact values may lag: a baseline alone is unbiased
-            np.diff(known.values_Z) if source == SAMPLED else rollout.reward - known.values_Z[:-1]
-            for group in groups
-            for rollout, known in zip(group, known_values(group, source, name), strict=True)
-        ]
-        rows_ND = measure_gradients(config, policies[last], rollouts, advantages_NS)
+        signal_N, between_N = measured_parts(config, policies[last], groups, source, name)
     terms, learned = noise_terms(config, groups, source, name, (continuations, cuts, coins))
     if is_fitted:
-        signal_N, terms["between"] = true_parts(rows_ND, groups)
-        terms |= {of: terms[of] - signal_N for of in terms if of.startswith("noise/")}
-    learning = cost_ratio
-    if learning is None:
-        learning = price_of_learning(run, config, terms["length"].mean())
+        terms = {of: t - signal_N if of.startswith("noise/") else t for of, t in terms.items()}
+        terms["between"] = between_N
     # The critic's passes cost what the policy's do: its size is not looked up.
     share = critic_share(config, 1, 1)
-    without = learning * (1 - share) if cost_ratio is None else learning
+    without = cost_ratio
+    if without is None:
+        without = price_of_learning(run, config, terms["length"].mean()) * (1 - share)
     about = {
         "run": run_path.resolve().name, "method": config.name, "seed": config.seed,
         "first_iteration": numbers[0], "last_iteration": numbers[-1],
@@ -153,6 +137,22 @@ def read_evidence(
     names = [key.partition("/")[2] for key in terms if key.startswith("noise/")]
     ratios = {of: without / (1 - share) if of in learned else without for of in names}
     return Evidence(about, [question_of(r.problem.id) for r in rollouts], terms, ratios)
+
+
+def read_last(
+    run: RunDir, config: TrainConfig, num_iterations: int, checkpoint: int | None
+) -> dict[int, list[Rollout]]:
+    """The last iterations saved up to the checkpoint, by number."""
+    saved = [i for i in run.iterations("rollouts") if checkpoint is None or i <= checkpoint]
+    if config.optimization.max_redraws:
+        raise UserError(
+            f"{run.path} saved the problems whose rewards differ alone (optimization.max_redraws): "
+            "give a run that saved all"
+        )
+    if not saved:
+        raise UserError(f"{run.path} has no saved rollouts")
+    chosen = saved[-num_iterations:]
+    return {i: read_saved(run.path, i, lambda name: Problem(name, "", "")) for i in chosen}
 
 
 def price_of_learning(run: RunDir, config: TrainConfig, length: float) -> float:
@@ -237,6 +237,20 @@ def known_values(group: Sequence[Rollout], source: str, name: str) -> list[Known
     ]
 
 
+def measured_parts(
+    config: TrainConfig, policy_path: str, groups: Sequence[Sequence[Rollout]], source: str,
+    name: str,
+) -> np.ndarray:  # fmt: skip
+    """`true_parts` by the policy's gradients. Exact values may lag: as a baseline alone."""
+    advantages_NS = [
+        np.diff(known.values_Z) if source == SAMPLED else rollout.reward - known.values_Z[:-1]
+        for group in groups
+        for rollout, known in zip(group, known_values(group, source, name), strict=True)
+    ]
+    rollouts = [*chain.from_iterable(groups)]
+    return true_parts(measure_gradients(config, policy_path, rollouts, advantages_NS), groups)
+
+
 def true_parts(rows_ND: np.ndarray, groups: Sequence[Sequence[Rollout]]) -> np.ndarray:
     """Terms of the means over problems of |∇J_n|² and |∇J_n|² − |mean ∇J|², by gradients [N, d].
 
@@ -287,13 +301,11 @@ def candidates(
         names += [f"joined_{name}_{m}_{k}" for name, m in product(martingales, cuts)]
         robust = [*learned, *([CRITIC] * (CRITIC in valued))]
         names += [f"doubly_robust_{name}_{n}_{k}" for name, n in product(robust, coins)]
-    names += [f"gae_{name}" for name in learned]
+    names += [f"gae_{name}" for name in learned] + [f"martingale_{name}" for name in martingales]
     found = [estimator_named(config, rollouts, name) for name in names]
     if found[1] is not None:  # what is saved of a critic are the values of steps
         by_step_credit = replace(found[1].credit, level="step")  # type: ignore[call-arg]
         found[1] = replace(found[1], credit=by_step_credit)
-    credit = MartingaleCredit("martingale", config.credit.segmenter)
-    found += [Estimator(f"martingale_{name}", credit, name) for name in martingales]
     return [one for one in found if one is not None and is_possible(one, rollouts)]
 
 

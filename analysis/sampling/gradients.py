@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from rich.progress import Progress
 
-from analysis.sampling.estimators import (
+from analysis.sampling.advantages import (
     Estimator,
     advantages_of,
     choose_estimators,
@@ -30,9 +30,7 @@ from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import collate, ranks_share
 from vineppo.config.schema import TrainConfig
 from vineppo.credit import Credit
-from vineppo.credit.groups import GrpoCredit, RlooCredit
 from vineppo.credit.shaping import mask_equal_rewards, trained_tokens
-from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.minibatches import UpdateSizes
@@ -70,37 +68,15 @@ class Source:
 def gradient_rows(
     policies: Policies, checkpoint: Checkpoint, journal: Journal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A row an estimator and problem, and what to note beside the table.
-
-    The rollouts are the checkpoint's own if they are saved or can be sampled, else from one update
-    earlier, with a notice. Those get no values from the checkpoint's predictors: a predictor
-    that learnt from the rollouts' returns is not an independent baseline.
-    """
+    """A row an estimator and problem, and what to note beside the table."""
     config, settings = checkpoint.config, checkpoint.settings
-    can_sample = settings["sample_values"] > 0
-    source = (_sampled if can_sample else _saved)(policies, checkpoint, journal)
-    num_groups = len(source.groups)
-    if num_groups < 2:
-        raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {num_groups}")
-    halves = [source]
-    if can_sample:
-        halves.append(_second_half(policies, checkpoint, journal, source))
-    critic_weights = 0
-    if source.iteration == checkpoint.iteration + 1:
-        for half in halves:
-            critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
-    found = choose_estimators(
-        config, source.rollouts, settings["estimators"], can_sample=can_sample
-    )
-    if any(one.reads_entropies for one in filter(None, map(states_of_draws, found))):
-        for half in halves:
-            add_entropies(policies, checkpoint, half.rollouts)
-    estimators = [scaled(estimator, source.rollouts) for estimator in found]
+    halves, critic_weights = _halves(policies, checkpoint, journal)
+    source = halves[0]
+    estimators = _estimators(policies, checkpoint, halves)
     groups_HE = [
         groups_by_estimator(policies, checkpoint, half, estimators, name)
         for half, name in zip(halves, HALVES, strict=False)
     ]
-    groups_E = groups_HE[0]
     with policies.engine_asleep():
         is_rounded = config.model.dtype == "bfloat16"
         torch.set_float32_matmul_precision("medium" if is_rounded else "highest")
@@ -113,7 +89,7 @@ def gradient_rows(
     share = critic_share(config, num_weights, critic_weights or num_weights)
     run = RunDir(checkpoint.run_path)
     metrics = run.read_metrics() if (run.path / "metrics.jsonl").exists() else []
-    tokens_EN = sampled_tokens(groups_E, estimators, source.greedy_tokens)
+    tokens_EN = sampled_tokens(groups_HE[0], estimators, source.greedy_tokens)
     time_s_EN = seconds(tokens_EN, estimators, metrics, config, share)
     rows = [
         {
@@ -137,6 +113,39 @@ def gradient_rows(
     return rows, {"num_weights": num_weights, "critic_share_of_learning": share}
 
 
+def _halves(
+    policies: Policies, checkpoint: Checkpoint, journal: Journal
+) -> tuple[list[Source], int]:
+    """Rollouts with values, a second half where they can be sampled; the critic's weights.
+
+    The rollouts are the checkpoint's own if they are saved or can be sampled, else from one update
+    earlier, with a notice. Those get no values from the checkpoint's predictors: a predictor
+    that learnt from the rollouts' returns is not an independent baseline.
+    """
+    can_sample = checkpoint.settings["sample_values"] > 0
+    source = (_sampled if can_sample else _saved)(policies, checkpoint, journal)
+    if (count := len(source.groups)) < 2:
+        raise UserError(f"{checkpoint.title}: a covariance needs two problems, got {count}")
+    halves, critic_weights = [source], 0
+    if can_sample:
+        halves.append(_second_half(policies, checkpoint, journal, source))
+    if source.iteration == checkpoint.iteration + 1:
+        for half in halves:
+            critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
+    return halves, critic_weights
+
+
+def _estimators(
+    policies: Policies, checkpoint: Checkpoint, halves: Sequence[Source]
+) -> list[Estimator]:
+    rollouts, names = halves[0].rollouts, checkpoint.settings["estimators"]
+    found = choose_estimators(checkpoint.config, rollouts, names, can_sample=len(halves) == 2)
+    if any(one.reads_entropies for one in filter(None, map(states_of_draws, found))):
+        for half in halves:
+            add_entropies(policies, checkpoint, half.rollouts)
+    return [scaled(estimator, rollouts) for estimator in found]
+
+
 def inner_products_of(
     module: TokenLogprobs,
     checkpoint: Checkpoint,
@@ -147,9 +156,7 @@ def inner_products_of(
     what Adam gains by them, [1 + N].
 
     Inner products are the mean of both halves' where there are two, a and b. The noise within
-    problem n is then |g_a − g_b|²/2, else 0. The gain is by the first half: of all problems, then
-    without each; NaN for two problems. `adam_gains` gets the signal of the least noisy vine of
-    unbiased values, else of the first estimator.
+    problem n is then |g_a − g_b|²/2, else 0. The gain is by the first half: `_adam_gains`.
     """
     config, settings = checkpoint.config, checkpoint.settings
     num_problems = len(groups_HE[0][0])
@@ -176,21 +183,33 @@ def inner_products_of(
             difference_ND = halves[0][0] - halves[-1][0]
             within.append(np.square(difference_ND, dtype=np.float64).sum(1) / 2)
             coordinates.append(halves[0][1])
+    scale = num_weights / len(chosen_C)
+    return products, within, _adam_gains(config, estimators, products, coordinates, scale)
+
+
+def _adam_gains(
+    config: TrainConfig, estimators: Sequence[Estimator], products: Sequence[np.ndarray],
+    coordinates: Sequence[np.ndarray], scale: float,
+) -> list[np.ndarray]:  # fmt: skip
+    """What Adam gains by all problems, then without each, [1 + N]; NaN for two problems.
+
+    The signal is that of the least noisy differences of unbiased values, else of the first
+    estimator.
+    """
+    num_problems = len(products[0])
     if num_problems < 3:
-        return products, within, [np.full(1 + num_problems, np.nan)] * len(estimators)
-    ones_N = np.ones(num_problems)
+        return [np.full(1 + num_problems, np.nan)] * len(estimators)
     traces = {
-        e: noise_from_gram(products[e], ones_N).trace
+        e: noise_from_gram(products[e], np.ones(num_problems)).trace
         for e, estimator in enumerate(estimators)
-        if isinstance(estimator.credit, VineCredit) and is_unbiased(config, estimator)
+        if estimator.credit.differences_values and is_unbiased(config, estimator)
     }
     signal_NC = coordinates[min(traces, key=lambda e: traces[e], default=0)]
-    scale = num_weights / len(chosen_C)
-    return products, within, [
+    return [
         scale
         * adam_gains(
             rows_NC, signal_NC, config.rollouts.num_prompts,
-            is_scaled=isinstance(estimator.credit, GrpoCredit),
+            is_scaled=estimator.credit.rescales,
         )
         for estimator, rows_NC in zip(estimators, coordinates, strict=True)
     ]  # fmt: skip
@@ -223,7 +242,7 @@ def set_advantages(
     Advantages are 1 when an estimator says which tokens train. So a tree's segments of advantage 0
     count, which in training they do not: gradients of one scale are compared.
     """
-    plain = replace(config, credit=RlooCredit("rloo", config.credit.segmenter))
+    plain = replace(config, credit=Credit("", config.credit.segmenter))
     for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
         for rollout, advantages_T in zip(group, advantages_GT, strict=True):
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
@@ -301,10 +320,7 @@ def inner_products(rows_ND: np.ndarray) -> np.ndarray:
 
 
 def _gradient(
-    module: TokenLogprobs,
-    config: TrainConfig,
-    batches: Sequence[TrainBatch],
-    totals: Totals,
+    module: TokenLogprobs, config: TrainConfig, batches: Sequence[TrainBatch], totals: Totals
 ) -> torch.Tensor:
     """Σ over the micro-batches, of the weights in their order, [D]."""
     module.zero_grad()

@@ -1,7 +1,7 @@
 """Passes of a run's last policy over its saved rollouts: scores, and a fitted martingale.
 
-Training's `recipes.posterior.Posterior` is fitted on one half of the problems and values the other
-half, and vice versa. No value has seen the reward of its problem.
+Training's "posterior" is fitted on one half of the problems and values the other half, and vice
+versa. No value has seen the reward of its problem.
 """
 
 import math
@@ -13,15 +13,10 @@ from rich.progress import Progress
 
 from analysis.sampling.gradients import CountSketch
 from vineppo.batching import collate
-from vineppo.config.schema import TrainConfig
+from vineppo.config.schema import PredictorConfig, TrainConfig
 from vineppo.models import LoadedModel, load_model
-from vineppo.recipes.posterior import Posterior
-from vineppo.token_scores import (
-    ForwardOptions,
-    TokenLogprobs,
-    TokenScores,
-    hidden_before_tokens,
-)
+from vineppo.plugins import Plugin
+from vineppo.token_scores import ForwardOptions, TokenLogprobs, TokenScores, hidden_before_tokens
 from vineppo.types import Rollout, TrainBatch
 from vineppo.values.policy_pass import read_policy
 from vineppo.vocabulary import Softmax
@@ -41,18 +36,18 @@ def fit_martingale(
     The squared length of a token's score is Σ_a (1[a = a_t] − π(a))² = 1 − 2 π(a_t) + Σ_a π(a)².
     The sum is over the likeliest tokens that the fit looks at.
     """
-    fit = Posterior.Config(
-        kind="posterior", num_candidates=32, size=128, learning_rate=3e-3, weight_decay=0.05,
-        num_steps=max(16, LEAST_STEPS // len(iterations)), batch_size=32,
-        replay_iterations=len(iterations),
-    )  # fmt: skip
+    fit = Plugin("values").parse({
+        "kind": NAME, "num_candidates": 32, "size": 128, "learning_rate": 3e-3,
+        "weight_decay": 0.05, "num_steps": max(16, LEAST_STEPS // len(iterations)),
+        "batch_size": 32, "replay_iterations": len(iterations),
+    })  # fmt: skip
     loaded = load_model(policy_path, config.model.dtype, config.model.attention)
     rollouts = [rollout for of_iteration in iterations for rollout in of_iteration]
     _pass(config, loaded, fit, rollouts)
     problems = sorted({rollout.problem.id for rollout in rollouts})
     half = set(problems[::2])
     for is_first in (True, False):
-        fitted = Posterior(NAME, config, fit, loaded)
+        fitted = fit.predictor(NAME, config, fit, loaded)
         for number, of_iteration in enumerate(iterations):
             learnt = [r for r in of_iteration if (r.problem.id in half) == is_first]
             if learnt:
@@ -112,7 +107,7 @@ def measure_gradients(
 
 
 def _pass(
-    config: TrainConfig, loaded: LoadedModel, fit: Posterior.Config, rollouts: Sequence[Rollout]
+    config: TrainConfig, loaded: LoadedModel, fit: PredictorConfig, rollouts: Sequence[Rollout]
 ) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
@@ -126,7 +121,7 @@ def _pass(
         return [1 - 2 * scores.logprobs_BT.exp() + sums_BT]
 
     (squares_B,) = read_policy(
-        rollouts, [Posterior(NAME, config, fit)], scores_of,
+        rollouts, [fit.predictor(NAME, config, fit)], scores_of,
         ForwardOptions(config.sampling.temperature), squares,
         config.optimization.logprobs_micro_batch_size, device,
     )  # fmt: skip

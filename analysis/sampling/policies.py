@@ -30,7 +30,7 @@ from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, Reference, TokenLogprobs, TokenScores
-from vineppo.tools.evaluate import refuse_several_processes
+from vineppo.tools.evaluate_run import refuse_several_processes
 from vineppo.types import MONTE_CARLO, SAME_AS, Problem, Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, predictors_at
 from vineppo.values.policy_pass import read_policy

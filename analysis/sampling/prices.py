@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.sampling.estimators import Estimator
+from analysis.sampling.advantages import Estimator
 from vineppo.config.schema import TrainConfig
 from vineppo.types import CRITIC, Rollout
 

@@ -12,12 +12,11 @@ from analysis.sampling.continuations import StateRequest, sample_continuations
 from analysis.sampling.journal import Journal, Meter
 from analysis.sampling.policies import Checkpoint, Policies, add_values
 from analysis.sampling.rollouts import RolloutState, choose_states, read_saved, rollout_iteration
-from vineppo.config.schema import MonteCarloValues
 from vineppo.errors import UserError
+from vineppo.plugins import Plugin
 from vineppo.rollouts import Continuation, Sampler, State
 from vineppo.seeds import prefix_digest
 from vineppo.types import MONTE_CARLO, Rollout, StateValue
-from vineppo.values.monte_carlo import MonteCarlo
 
 KINDS = {"truth": "num_samples", "draws": "num_draws"}  # of returns, by the settings' names
 
@@ -183,8 +182,8 @@ def add_fresh_values(
     """
     _check_countable(checkpoint)
     number = checkpoint.settings["sample_values"]
-    values = MonteCarloValues("monte_carlo", number, "share", None)
-    predictor = MonteCarlo(MONTE_CARLO, checkpoint.config, values)
+    values = Plugin("values").parse({"kind": "monte_carlo", "num_continuations": number})
+    predictor = values.predictor(MONTE_CARLO, checkpoint.config, values)
     states = {
         predictor.state_key(rollout, step): RolloutState(rollout, step).after()
         for rollout in rollouts

@@ -94,7 +94,7 @@ def sampled_rows(runs: Sequence[Run], settings: Mapping[str, int]) -> Iterator[d
     from analysis.sampling.policies import Policies, policy_paths
     from vineppo.config.schema import TrainConfig
     from vineppo.run_dir.config import read_config
-    from vineppo.tools.evaluate import refuse_several_processes
+    from vineppo.tools.evaluate_run import refuse_several_processes
 
     refuse_several_processes("this analysis")
     configs = [read_config(run.path) for run in runs]

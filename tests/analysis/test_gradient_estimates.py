@@ -19,7 +19,7 @@ from support.trained_runs import (
 )
 
 from analysis.sampling import prices
-from analysis.sampling.estimators import Estimator, advantages_of, choose_estimators
+from analysis.sampling.advantages import Estimator, advantages_of, choose_estimators
 from analysis.sampling.gradients import (
     CountSketch,
     Source,

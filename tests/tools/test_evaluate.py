@@ -8,7 +8,7 @@ import pytest
 from vineppo.config.load import evaluate_jsonnet
 from vineppo.errors import UserError
 from vineppo.recipes.jsonl import JsonlTask
-from vineppo.tools.evaluate import read_conditions
+from vineppo.tools.evaluate_run import read_conditions
 
 DATA = Path(__file__).parents[2] / "configs" / "lib" / "data.libsonnet"
 

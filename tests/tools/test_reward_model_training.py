@@ -21,7 +21,7 @@ from vineppo.recipes.arithmetic import build_tokenizer
 from vineppo.recipes.reward_scorer import scored_sequence
 from vineppo.recipes.sft import write_new_model
 from vineppo.run_dir import RunDir
-from vineppo.tools.evaluate import evaluate_run
+from vineppo.tools.evaluate_run import evaluate_run
 
 TINY = LlamaArchitecture(
     hidden_size=64,

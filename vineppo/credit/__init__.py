@@ -26,6 +26,8 @@ class Credit(PluginConfig):
     shares_tokens: ClassVar[bool] = False  # a problem's rollouts have sampled tokens in common
     samples_greedy: ClassVar[bool] = False  # reads `rollout.greedy_reward`
     bootstraps: ClassVar[bool] = False  # reads the value of the state after a truncated response
+    differences_values: ClassVar[bool] = False  # as its advantages: unbiased where the values are
+    rescales: ClassVar[bool] = False  # its mean gradient is a multiple of the true one
 
     segmenter: Annotated[Segmenter, Plugin("segmenter")]
 

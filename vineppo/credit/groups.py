@@ -29,6 +29,8 @@ class GroupCredit(Credit):
 class GrpoCredit(GroupCredit):
     """GRPO, the return relative to the group (arXiv:2402.03300, section 4.1.2)."""
 
+    rescales = True
+
     normalize_std: bool = True
 
     def of_returns(self, returns_G: Sequence[float]) -> list[float]:

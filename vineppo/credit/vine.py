@@ -38,6 +38,8 @@ class ContinuationCredit(Credit):
 class VineCredit(ContinuationCredit):
     """VinePPO: differences of the values of states (arXiv:2410.01679, section 4)."""
 
+    differences_values = True
+
     own_return: bool = False  # the rollout's return joins those of the state after a step
 
     def check(self, key: str, config: Any) -> None:

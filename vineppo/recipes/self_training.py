@@ -19,7 +19,7 @@ Validation problems choose the epoch; without them it is the last. There are no 
 advantages, so this is what any credit has to beat.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, groupby, takewhile
@@ -39,6 +39,7 @@ from vineppo.config.schema.scalars import Count, CountOrZero, NonNegative, Posit
 from vineppo.deepspeed_module import Summand
 from vineppo.distributed import from_main, gather, is_main, num_replicas, replica
 from vineppo.encoding import encode_problems
+from vineppo.engine import Completion
 from vineppo.evaluate import evaluate_policy
 from vineppo.forward_passes import token_columns
 from vineppo.metrics import reward_metrics
@@ -194,15 +195,9 @@ def sample(
         num_shared += cut
 
         def finish(continuation: Continuation) -> None:
-            end = continuation.completion
-            whole = replace(
-                rollout,
-                rollout_index=num_whole + rollout.rollout_index,
-                response_ids=(*rollout.response_ids[:cut], *end.token_ids),
-                logprobs_T=(*rollout.logprobs_T[:cut], *end.logprobs_T),
-                finish_reason=end.finish_reason,
-            )
-            pending.add(whole, continuation.reward)
+            whole = continued(rollout, cut, continuation.completion)
+            index = num_whole + rollout.rollout_index
+            pending.add(replace(whole, rollout_index=index), continuation.reward)
 
         state = State(by_problem[rollout.problem.id], rollout.response_ids[:cut])
         submit_continuations(sampler, state, range(1), name, finish, with_logprobs=True)
@@ -216,6 +211,16 @@ def sample(
     rollouts = [by_key[prompt.problem.id, index] for prompt in prompts_P for index in indices]
     num_tokens = sum(len(rollout.response_ids) for rollout in rollouts)
     return rollouts, num_tokens - sum(num_shared for _, num_shared in shares)
+
+
+def continued(rollout: Rollout, cut: int, end: Completion) -> Rollout:
+    """The rollout with another end after its first `cut` tokens."""
+    return replace(
+        rollout,
+        response_ids=(*rollout.response_ids[:cut], *end.token_ids),
+        logprobs_T=(*rollout.logprobs_T[:cut], *end.logprobs_T),
+        finish_reason=end.finish_reason,
+    )
 
 
 def examples_of(
@@ -289,27 +294,15 @@ def maximise(
     session.sampler.engine.sleep()
     if settings.restart:
         session.models.load_state(session.run.path / START)
-    updates_per_epoch = ceil(len(examples) / optimization.batch_size)
-    num_updates = optimization.num_epochs * updates_per_epoch
-    pairs = (
-        Pairs(session, config, settings.loss, examples)
-        if settings.loss.kind == "dpo_positive"
-        else None
-    )
+    pairs = None
+    if settings.loss.kind == "dpo_positive":
+        pairs = Pairs(session, config, settings.loss, examples)
     skipped_key = f"{'sft' if pairs is None else 'self_training'}/skipped_updates"
     metrics: dict[str, float] = {}
     num_skipped = 0.0
     scores: list[float] = []
     for epoch in range(optimization.num_epochs):
-        seed = derive_seed(config.seed, iteration, "own answers", epoch)
-        minibatches = grouped_minibatches(range(len(examples)), optimization.batch_size, seed)
-        for number, indices in enumerate(minibatches):
-            done = epoch * updates_per_epoch + number
-            if pairs is None:
-                chosen = [sequence for i in indices for sequence in examples[i]]
-                metrics = update_on(session, config, chosen, done, num_updates)
-            else:
-                metrics = pairs.update(indices, done, num_updates)
+        for metrics in updates(session, config, examples, pairs, iteration, epoch):
             num_skipped += metrics[skipped_key]
         if validation_P:
             stream = iteration * optimization.num_epochs + epoch
@@ -327,6 +320,27 @@ def maximise(
         }
     session.wake_engine(with_new_weights=True)
     return metrics
+
+
+def updates(
+    session: Session,
+    config: SftConfig,
+    examples: Sequence[Example],
+    pairs: "Pairs | None",
+    iteration: int,
+    epoch: int,
+) -> Iterator[dict[str, float]]:
+    """Trains for an epoch; the metrics of each update."""
+    optimization = config.optimization
+    per_epoch = ceil(len(examples) / optimization.batch_size)
+    seed = derive_seed(config.seed, iteration, "own answers", epoch)
+    minibatches = grouped_minibatches(range(len(examples)), optimization.batch_size, seed)
+    for done, indices in enumerate(minibatches, epoch * per_epoch):
+        if pairs is None:
+            chosen = [sequence for i in indices for sequence in examples[i]]
+            yield update_on(session, config, chosen, done, optimization.num_epochs * per_epoch)
+        else:
+            yield pairs.update(indices, done, optimization.num_epochs * per_epoch)
 
 
 def validation_score(

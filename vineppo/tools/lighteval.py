@@ -24,7 +24,7 @@ from vineppo.tasks import load_split
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.notation import literal, normalize
 from vineppo.tasks.prompts import encode_prompt, fill, opened
-from vineppo.tools.evaluate import choose_policies
+from vineppo.tools.evaluate_run import choose_policies
 from vineppo.types import Problem
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from vineppo.errors import UserError
 from vineppo.run_dir import RunDir
 from vineppo.run_dir.files import named_errors, read_json, strict_json
-from vineppo.tools.evaluate import choose_policies
+from vineppo.tools.evaluate_run import choose_policies
 
 HUB = "hub:"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -89,22 +89,12 @@ def write_model(run_path: Path, target: Path, name: str) -> None:
 
 def card(run: RunDir, config: Mapping[str, Any], iteration: int, name: str) -> str:
     """The model card: training, accuracy, use, and the command to train it again."""
-    from huggingface_hub import ModelCardData
-
     credit = config["credit"]["kind"] if "credit" in config else None
-    path, command = config["model"]["path"], "train" if credit else "sft"
-    is_hub = path is not None and HUB_NAME.fullmatch(path) and not Path(path).exists()
-    head = ModelCardData(
-        library_name="transformers",
-        pipeline_tag="text-generation",
-        base_model=path if is_hub else None,
-        datasets=[config["task"]["hub_path"]] if config["task"].get("hub_path") else None,
-        tags=["vineppo", *(["reinforcement-learning", credit] if credit else ["sft"])],
-    )
+    command = "train" if credit else "sft"
     prompt = json.dumps(config["task"]["prompt"], ensure_ascii=False)
     sampling = json.dumps(config["sampling"])
     return f"""---
-{head.to_yaml()}
+{head(config, credit)}
 ---
 
 # {config["name"]}
@@ -139,6 +129,23 @@ vineppo {command} run/config.json --run-dir runs/{config["name"]}
 
 {origin(run)}
 """
+
+
+def head(config: Mapping[str, Any], credit: str | None) -> str:
+    """The card's metadata, in YAML."""
+    from huggingface_hub import ModelCardData
+
+    path = config["model"]["path"]
+    is_hub = path is not None and HUB_NAME.fullmatch(path) and not Path(path).exists()
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        base_model=path if is_hub else None,
+        datasets=[config["task"]["hub_path"]] if config["task"].get("hub_path") else None,
+        tags=["vineppo", *(["reinforcement-learning", credit] if credit else ["sft"])],
+    )
+    yaml: str = data.to_yaml()
+    return yaml
 
 
 def accuracies(run: RunDir) -> str:

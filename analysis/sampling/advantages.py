@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import fmean
 
-from analysis.estimators import BASELINE, form_of
+from analysis.estimators import BASELINE, Settings, form_of
 from vineppo.config.schema import States, TrainConfig
 from vineppo.credit import Credit, token_advantages
-from vineppo.credit.vine import VineCredit
 from vineppo.errors import UserError
 from vineppo.plugins import Plugin
 from vineppo.seeds import derive_seed
@@ -19,7 +18,7 @@ from vineppo.values.sampled import NO_VALUE
 
 @dataclass(frozen=True)
 class Estimator:
-    """`Estimator("vine_3", VineCredit(…), MONTE_CARLO, of_draws=True)`: name, credit and values.
+    """`Estimator("vine_3", credit, MONTE_CARLO, of_draws=True)`: name, credit and values.
 
     One `of_draws` sees only those continuations at hand that its credit would have sampled.
     `returns_of` names another predictor that supplies the continuations behind the values, if any.
@@ -118,8 +117,7 @@ def estimator_named(
     if form.credit is None:
         return None
     boundaries = max(1.0, fmean(len(rollout.spans_S) - 1 for rollout in rollouts))
-    table = form.credit(boundaries, *brackets) | {"segmenter": {"kind": "lines"}}
-    credit = replace(Plugin("credit").parse(table), segmenter=config.credit.segmenter)
+    credit = _credit(config, form.credit(boundaries, *brackets))
     values = form.values and form.values.format(*brackets)
     if form.samples == "continuations":
         return Estimator(name, credit, values, of_draws=True)
@@ -219,22 +217,30 @@ def _num_draws(rollouts: Sequence[Rollout]) -> int:
     )
 
 
+def _credit(config: TrainConfig, table: Settings) -> Credit:
+    """The credit of a config's table, with the run's steps."""
+    credit = Plugin("credit").parse(table | {"segmenter": {"kind": "lines"}})
+    return replace(credit, segmenter=config.credit.segmenter)
+
+
 def _own_estimator(config: TrainConfig, rollouts: Sequence[Rollout]) -> Estimator | None:
     """The run's own; None of plain VinePPO, which is vine_K.
 
     Fresh continuations are of all states, s_0 too: one that samples some draws from them.
     """
-    credit, feeding = config.credit, feeding_predictor(config)
-    is_plain = isinstance(credit, VineCredit) and credit.states is None and not credit.own_return
-    if is_plain and feeding == MONTE_CARLO:
-        return None
-    is_usual = config.values.credit in (None, credit.fed_by) and credit.kind != "martingale"
+    credit, feeding, asked = config.credit, feeding_predictor(config), config.credit.monte_carlo
+    if asked is not None and feeding == MONTE_CARLO:
+        keys = {"identical_prefixes": asked.identical_prefixes}
+        vine = {"kind": "vine", "num_continuations": asked.num_continuations}
+        if credit == _credit(config, vine | keys):
+            return None
+    is_usual = config.values.credit in (None, credit.fed_by) and not credit.reads_differences
     kind = credit.kind.rpartition(":")[2]
     taken = config.values.predictors.get(feeding or "")
     returns_of = taken.returns_of if taken else None
-    if credit.monte_carlo and credit.fed_by != MONTE_CARLO:  # whatever its values are
+    if asked and credit.fed_by != MONTE_CARLO:  # whatever its values are
         returns_of = MONTE_CARLO
-    asked, held_S = credit.monte_carlo, rollouts[0].returns_S.get(MONTE_CARLO)
+    held_S = rollouts[0].returns_S.get(MONTE_CARLO)
     of_draws = bool(asked and asked.states and held_S and held_S[0].returns_K)
     name = kind if is_usual else f"{kind}_{feeding}"
     return Estimator(name, credit, feeding, returns_of, of_draws)

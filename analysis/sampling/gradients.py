@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from rich.progress import Progress
 
@@ -37,15 +38,23 @@ from vineppo.minibatches import UpdateSizes
 from vineppo.models import load_model
 from vineppo.rollouts import Prompt
 from vineppo.run_dir import RunDir
+from vineppo.run_dir.tables import write_parquet
 from vineppo.seeds import derive_seed, problems_of_iteration
 from vineppo.segment.token_texts import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import CRITIC, Rollout, TrainBatch
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, TrainBatch
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch
 CHUNK = 2**13  # columns whose double copies are held at once
 HALVES = "", "second half"  # names of their random streams
+# What was sampled, beside the table, one row a rollout: ids, and returns of every step's state.
+SAMPLED_SCHEMA = pa.schema(
+    {"half": pa.int32(), "problem_id": pa.string(), "rollout_index": pa.int32()}
+    | dict.fromkeys(("prompt_ids", "response_ids", "step_starts"), pa.list_(pa.int32()))
+    | {"reward": pa.float32(), "returns_SK": pa.list_(pa.list_(pa.float32()))}
+    | {"critic_values_S": pa.list_(pa.float32())}
+)
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
 
@@ -132,6 +141,24 @@ def _halves(
     if source.iteration == checkpoint.iteration + 1:
         for half in halves:
             critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
+    if can_sample:
+        sampled = checkpoint.table.parent.parent / "sampled" / checkpoint.table.name
+        rows = [
+            {
+                "half": number,
+                "problem_id": rollout.problem.id,
+                "rollout_index": rollout.rollout_index,
+                "prompt_ids": rollout.prompt_ids,
+                "response_ids": rollout.response_ids,
+                "step_starts": [span.start for span in rollout.spans_S],
+                "reward": rollout.reward,
+                "returns_SK": [state.returns_K for state in rollout.returns_S[MONTE_CARLO]],
+                "critic_values_S": rollout.values_S(CRITIC) if critic_weights else None,
+            }
+            for number, half in enumerate(halves)
+            for rollout in half.rollouts
+        ]
+        write_parquet(sampled, rows, SAMPLED_SCHEMA)
     return halves, critic_weights
 
 

@@ -99,7 +99,8 @@ FORMS = (
     ),
     Form(BOUND, "exact values", "exact values", GREY),
     Form(
-        r"vine_(oracle)", "oracle's values", "exact values", GREY, lambda *_: _vine(0), "{}", "values"
+        r"vine_(oracle)", "oracle's values", "exact values", GREY, lambda *_: _vine(0), "{}",
+        "values",
     ),
     Form(
         r"martingale_(posterior)", "martingale", "martingale", _MARTINGALE, _plain("martingale"),

@@ -1,11 +1,14 @@
-// The policy and the steps of 19_real_model/gsm8k_values.jsonnet. The policy stands still, and a critic learns from 192
-// problems of 4 rollouts, in the setting that 19_real_model tuned. The next 48 problems are new to it.
+// The policy and the steps of 19_real_model/gsm8k_values.jsonnet. The policy stands still; a critic learns from 192
+// problems of 4 rollouts, at the rates that 19_real_model tuned.
+local hardware = import '../../configs/lib/hardware.libsonnet';
 local values = import '../19_real_model/gsm8k_values.jsonnet';
 local models = 'runs/19_real_model_models/';
 
 values {
   name: 'gsm8k_noise',
   num_iterations: 4,
+  task+: { train_path: models + 'gsm8k_noise_critic.jsonl' },
+  engine: (hardware.gpu + hardware.on_cpu).engine { max_model_len: 384, max_num_seqs: 256 },
   rollouts: { num_prompts: 48, num_samples: 4 },
   optimization+: { batch_size: 48, micro_batch_size: 16, logprobs_micro_batch_size: 32 },
   critic+: {
@@ -14,7 +17,6 @@ values {
     head_learning_rate: 1e-4,
     batch_size: 24,
     micro_batch_size: 24,
-    num_epochs: 1,
     warmup_iterations: 0,
   },
   values: { credit: null },

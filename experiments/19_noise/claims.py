@@ -68,7 +68,9 @@ def states_of(rollout: dict, policy, base, answer_ids: list[int]) -> list[dict]:
 def correlations(rows: pd.DataFrame, weights_N: np.ndarray) -> dict[str, float]:
     """Pearson's, of values about their problem's mean and of differences of lines."""
     found = {}
-    for metric, frame in zip(METRICS, (rows[~rows.is_difference], rows[rows.is_difference])):
+    for metric, frame in zip(
+        METRICS, (rows[~rows.is_difference], rows[rows.is_difference]), strict=True
+    ):
         w = weights_N[frame.index]
         truth, noise = frame.truth.to_numpy(), frame.noise.to_numpy()
         for name in PREDICTORS:

@@ -53,7 +53,6 @@ SAMPLED_SCHEMA = pa.schema(
     {"half": pa.int32(), "problem_id": pa.string(), "rollout_index": pa.int32()}
     | dict.fromkeys(("prompt_ids", "response_ids", "step_starts"), pa.list_(pa.int32()))
     | {"reward": pa.float32(), "returns_SK": pa.list_(pa.list_(pa.float32()))}
-    | {"critic_values_S": pa.list_(pa.float32())}
 )
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
@@ -153,7 +152,6 @@ def _halves(
                 "step_starts": [span.start for span in rollout.spans_S],
                 "reward": rollout.reward,
                 "returns_SK": [state.returns_K for state in rollout.returns_S[MONTE_CARLO]],
-                "critic_values_S": rollout.values_S(CRITIC) if critic_weights else None,
             }
             for number, half in enumerate(halves)
             for rollout in half.rollouts

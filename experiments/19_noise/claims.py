@@ -8,7 +8,6 @@ p(1 − p)/(K − 1). BASE is the model before fine-tuning. Predictors:
                (TRACE, answer-belief progress)
     centred    the same, less the mean of the problem's states at the same line
     log_ratio  Σ log π(a_t)/π_base(a_t) of the prefix (Progress Advantage)
-    critic     the trained critic
     mc_1, mc_3 continuations
 """
 
@@ -26,7 +25,7 @@ from vineppo.tasks import load_task
 
 NUM_DRAWS = 3
 METRICS = "within problems", "differences of lines"
-PREDICTORS = ("mc_3", "mc_1", "answer", "centred", "log_ratio", "critic")
+PREDICTORS = ("mc_3", "mc_1", "answer", "centred", "log_ratio")
 
 
 def token_logprobs(model, ids: list[int]) -> np.ndarray:
@@ -59,7 +58,6 @@ def states_of(rollout: dict, policy, base, answer_ids: list[int]) -> list[dict]:
                 "mc_3": np.mean(draws_K[:NUM_DRAWS]),
                 "answer": forced.sum(),
                 "log_ratio": progress_T[start],
-                "critic": rollout["critic_values_S"][step],
             }
         )
     return rows

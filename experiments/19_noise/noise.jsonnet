@@ -1,24 +1,22 @@
-// The policy and the steps of 19_real_model/gsm8k_values.jsonnet. The policy stands still; a critic learns from 192
-// problems of 4 rollouts, at the rates that 19_real_model tuned.
+// The policy and the steps of 19_real_model/gsm8k_values.jsonnet, on the 48 problems of run.sh. Gradients are of its start;
+// its one iteration tells the seconds of a sampled token and of learning.
+local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local hardware = import '../../configs/lib/hardware.libsonnet';
+local logging = import '../../configs/lib/logging.libsonnet';
 local values = import '../19_real_model/gsm8k_values.jsonnet';
-local models = 'runs/19_real_model_models/';
 
-values {
+algorithm.vineppo + hardware.gpu + hardware.on_cpu + logging + {
   name: 'gsm8k_noise',
-  num_iterations: 4,
-  task+: { train_path: models + 'gsm8k_noise_critic.jsonl' },
-  engine: (hardware.gpu + hardware.on_cpu).engine { max_model_len: 384, max_num_seqs: 256 },
-  rollouts: { num_prompts: 48, num_samples: 4 },
-  optimization+: { batch_size: 48, micro_batch_size: 16, logprobs_micro_batch_size: 32 },
-  critic+: {
-    path: models + 'sft_gsm8k_half',
-    learning_rate: 1e-5,
-    head_learning_rate: 1e-4,
-    batch_size: 24,
-    micro_batch_size: 24,
-    warmup_iterations: 0,
-  },
-  values: { credit: null },
-  checkpoint: { every: 4, keep: 1 },
+  seed: 1,
+  num_iterations: 1,
+  model: values.model,
+  task: values.task { train_path: 'runs/19_real_model_models/gsm8k_noise.jsonl' },
+  engine+: { max_model_len: 384, max_num_seqs: 256 },
+  sampling+: { max_tokens: 128 },
+  rollouts: { num_prompts: 16, num_samples: 4 },
+  credit+: { num_continuations: 1 },
+  reference+: { kl_coef: 0 },
+  optimization+: { num_epochs: 1, batch_size: 64, micro_batch_size: 16, logprobs_micro_batch_size: 32 },
+  evaluation+: { every: 0, num_samples: 1 },
+  logging+: { wandb_project: null },
 }

@@ -1,8 +1,7 @@
 """The policy gradients of a checkpoint's problems by every estimator, and their inner products.
 
 All estimators share the rollouts and the policy. Gradients are of the run's own loss, by the
-trainer's own forward pass, in float32 at the training temperature. Of a run in bfloat16, matrix
-products round their inputs as in training, and sum in float32.
+trainer's own forward pass, in the run's dtype at the training temperature.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,9 +85,7 @@ def gradient_rows(
         for half, name in zip(halves, HALVES, strict=False)
     ]
     with policies.engine_asleep():
-        is_rounded = config.model.dtype == "bfloat16"
-        torch.set_float32_matmul_precision("medium" if is_rounded else "highest")
-        loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
+        loaded = load_model(checkpoint.policy_path, config.model.dtype, "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
         num_weights = sum(weight.numel() for weight in module.parameters())
@@ -303,7 +300,7 @@ def problem_gradients(
     for n, group in enumerate(groups):
         cuts = ranks_share(list(map(len, group)), config.optimization.micro_batch_size)
         batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
-        gradient_D = len(groups) * _gradient(module, config, batches, totals)
+        gradient_D = _gradient(module, config, batches, totals).mul_(len(groups))
         rows_ND[n], rows_NC[n] = sketch(gradient_D).cpu(), gradient_D[chosen].cpu()
         advance()
     return rows_ND, rows_NC
@@ -361,7 +358,7 @@ def _gradient(
             for weight in module.parameters()
             if weight.requires_grad
         ]
-    )
+    ).float()
 
 
 def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:

@@ -10,6 +10,7 @@ compare estimators with the same mean gradient; GRPO compares only by scale-free
 
 import argparse
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,6 +229,9 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     signal                  |E g|²/tr Σ of a problem
     …_ratio                 relative to the first estimator
 
+    "exact" is the limit of vine in K: a noise is A + B/K, as the draws of a state are independent,
+    so A = (b · noise_b − a · noise_a)/(b − a) of the least and the greatest K, a and b.
+
     Adam's gains are no function of inner products: `stats.gradient_noise.adam_gains`.
     """
     share_N = weights_N / weights_N.sum()
@@ -250,6 +254,13 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
             first = found.get(f"{gradients.estimators[0]}/{key}", quantities[key])
             quantities[f"{key}_ratio"] = _ratio(quantities[key], first)
         found |= {f"{name}/{key}": number for key, number in quantities.items()}
+    draws = sorted(int(name[5:]) for name in gradients.estimators if re.match(r"vine_\d+$", name))
+    if len(draws) > 1:
+        a, b = draws[0], draws[-1]
+        for key in ("trace", "trace_ratio", "within", "within_ratio"):
+            if f"vine_{a}/{key}" in found:
+                limit = b * found[f"vine_{b}/{key}"] - a * found[f"vine_{a}/{key}"]
+                found[f"{estimators.BOUND}/{key}"] = limit / (b - a)
     return found
 
 

@@ -1,7 +1,7 @@
 """The policy gradients of a checkpoint's problems by every estimator, and their inner products.
 
 All estimators share the rollouts and the policy. Gradients are of the run's loss, by the
-trainer's forward pass, in float32 at the training temperature.
+trainer's forward pass, in the run's dtype at the training temperature.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from rich.progress import Progress
 
@@ -33,16 +34,22 @@ from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.models import load_model
 from vineppo.rollouts import Prompt
-from vineppo.run_dir import RunDir
+from vineppo.run_dir import RunDir, write_parquet
 from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import CRITIC, Rollout, TrainBatch, derive_seed
+from vineppo.types import CRITIC, MONTE_CARLO, Rollout, TrainBatch, derive_seed
 from vineppo.update import mask_equal_rewards, trained_tokens
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch
 CHUNK = 2**13  # columns whose double copies are held at once
 HALVES = "", "second half"  # names of their random streams
+# What was sampled, beside the table, one row a rollout: ids, and returns of every step's state.
+SAMPLED_SCHEMA = pa.schema(
+    {"half": pa.int32(), "problem_id": pa.string(), "rollout_index": pa.int32()}
+    | dict.fromkeys(("prompt_ids", "response_ids", "step_starts"), pa.list_(pa.int32()))
+    | {"reward": pa.float32(), "returns_SK": pa.list_(pa.list_(pa.float32()))}
+)
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
 
@@ -75,7 +82,7 @@ def gradient_rows(
         for half, name in zip(halves, HALVES, strict=False)
     ]
     with policies.engine_asleep():
-        loaded = load_model(checkpoint.policy_path, "float32", "sdpa")
+        loaded = load_model(checkpoint.policy_path, config.model.dtype, "sdpa")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         module = TokenLogprobs(loaded.model, loaded.engine_model.num_token_ids).to(device).eval()
         num_weights = sum(weight.numel() for weight in module.parameters())
@@ -127,6 +134,23 @@ def _halves(
     if source.iteration == checkpoint.iteration + 1:
         for half in halves:
             critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
+    if can_sample:
+        sampled = checkpoint.table.parent.parent / "sampled" / checkpoint.table.name
+        rows = [
+            {
+                "half": number,
+                "problem_id": rollout.problem.id,
+                "rollout_index": rollout.rollout_index,
+                "prompt_ids": rollout.prompt_ids,
+                "response_ids": rollout.response_ids,
+                "step_starts": [span.start for span in rollout.spans_S],
+                "reward": rollout.reward,
+                "returns_SK": [state.returns_K for state in rollout.returns_S[MONTE_CARLO]],
+            }
+            for number, half in enumerate(halves)
+            for rollout in half.rollouts
+        ]
+        write_parquet(sampled, rows, SAMPLED_SCHEMA)
     return halves, critic_weights
 
 
@@ -273,7 +297,7 @@ def problem_gradients(
     for n, group in enumerate(groups):
         cuts = ranks_share(list(map(len, group)), config.optimization.micro_batch_size)
         batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
-        gradient_D = len(groups) * _gradient(module, config, batches, totals)
+        gradient_D = _gradient(module, config, batches, totals).mul_(len(groups))
         rows_ND[n], rows_NC[n] = sketch(gradient_D).cpu(), gradient_D[chosen].cpu()
         advance()
     return rows_ND, rows_NC
@@ -331,7 +355,7 @@ def _gradient(
             for weight in module.parameters()
             if weight.requires_grad
         ]
-    )
+    ).float()
 
 
 def _saved(policies: Policies, checkpoint: Checkpoint, _: Journal) -> Source:

@@ -118,6 +118,20 @@ def test_halves_tell_noise_within_problems_from_the_spread_of_true_gradients():
     assert rows["e1", "within_ratio"].value_high - rows["e1", "within_ratio"].value_low < 1
 
 
+def test_the_limit_of_exact_values_follows_from_two_numbers_of_draws():
+    rng = np.random.default_rng(0)
+    noises = {"rloo": 4.0, "vine_1": 3.0, "vine_3": 1.0 + 2 / 3, "vine_9": 1.0 + 2 / 9}
+    halves = [
+        np.stack([rng.normal(0, np.sqrt(noise / 400), (400, 400)) for noise in noises.values()])
+        for _ in range(2)
+    ]
+    table = make_table(halves[0], np.ones((4, 400)), second_END=halves[1])
+    found = numbers(replace(table, estimators=tuple(noises)), np.ones(400))
+    assert found["exact/within"] == pytest.approx(1.0, rel=0.03)
+    assert found["exact/within_ratio"] == pytest.approx(0.25, rel=0.03)
+    assert "exact/num_tokens" not in found
+
+
 def test_a_table_survives_and_a_damaged_one_is_refused(tmp_path):
     table = make_table(
         [[[1, 0], [1, 2]], [[1, 1], [1, -1]]], [[1, 3], [4, 4]], [[1, 2], [math.nan, 5]]

@@ -16,6 +16,8 @@ OPTIONS = {
     "num_draws": "--draws",
     "num_alternatives": "--alternatives",
     "num_proposals": "--proposals",
+    "num_iterations": "--iterations",
+    "num_steps": "--steps",
     "sample_values": "--continuations",
 }
 

@@ -1,15 +1,18 @@
 """Imports go one way: recipes and tools, then the core's layers from the entry points down."""
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from vineppo.plugins import CORE as CORE_KINDS
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = "vineppo", "analysis", "benchmarks"
 # From the top down; a module imports from its own layer and those below.
 LAYERS = [
     ["cli", "run_command", "train"],
@@ -126,3 +129,30 @@ def test_an_iteration_passes_few_files_and_none_is_long():
     assert len(set(passed)) == len(passed) <= 25
     assert [path for path in passed if not (ROOT / f"vineppo/{path}.py").is_file()] == []
     assert [name for name in CORE if len(FILES[name].read_text().splitlines()) > 450] == []
+
+
+SCRIPTS = sorted((ROOT / "experiments").rglob("*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_scripts_of_experiments_import_what_exists(script):
+    """Their runs are too long for tests: every name, and every attribute of a module, is there."""
+    tree, modules = ast.parse(script.read_text()), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES):
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+                found = getattr(module, alias.name)
+                if isinstance(found, ModuleType):
+                    modules[alias.asname or alias.name] = found
+    missing = [
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in modules
+        and not hasattr(modules[node.value.id], node.attr)
+    ]
+    assert missing == []

@@ -113,7 +113,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def reader_left() -> bool:
-    """Whether nobody reads what we print any more, as after `| head`."""
+    """True if nobody reads what we print any more, as after `| head`."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

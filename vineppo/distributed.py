@@ -166,6 +166,14 @@ def largest(mine: int, device: torch.device) -> int:
     return int(number)
 
 
+def refuse_several_processes(command: str) -> None:
+    """Raises `UserError` where a launcher started several."""
+    if num_ranks() > 1:
+        raise UserError(
+            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
+        )
+
+
 def bind_cores(local_rank: int, num_local: int) -> None:
     """Gives each rank its own cores: threads of several ranks on one core wait for each other."""
     cores = sorted(os.sched_getaffinity(0))

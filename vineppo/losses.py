@@ -14,7 +14,7 @@ from vineppo.config.schema import (
     OptimizationConfig,
     TruncatedImportance,
 )
-from vineppo.plugins import POLICY_LOSSES, load_function
+from vineppo.plugins import RECIPES, load_function
 
 # exp overflows float32 above 88; a ratio of inf times a clip's gradient of 0 would be NaN.
 MAX_LOG_RATIO = 20.0
@@ -40,7 +40,9 @@ def policy_surrogate(
     terms, clip = (logprobs_BT, old_logprobs_BT, advantages_BT), (config.clip_low, config.clip_high)
     if config.policy_loss == "ppo":
         return clipped_surrogate(*terms, *clip, config.dual_clip)
-    found: Surrogate = load_function(*POLICY_LOSSES[config.policy_loss])(*terms, mask_BT, *clip)
+    found: Surrogate = load_function(*RECIPES.POLICY_LOSSES[config.policy_loss])(
+        *terms, mask_BT, *clip
+    )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is kept of an iteration: numbers by slash-separated names, and rows of tables. Pure."""
+"""The numbers of an iteration by slash-separated names, and the rows of its tables. Pure."""
 
 import math
 from bisect import bisect

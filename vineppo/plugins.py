@@ -65,16 +65,8 @@ BASES: dict[str, str] = {
     "states": "vineppo.config.schema.values:States",
 }
 # All short names; the package of the recipes lists theirs and imports none.
-RECIPES: dict[str, dict[str, str]] = importlib.import_module("vineppo.recipes").KINDS
-KINDS = {role: CORE.get(role, {}) | RECIPES.get(role, {}) for role in BASES}
-
-# The functions that `optimization.policy_loss` names besides PPO's: module, function.
-POLICY_LOSSES = {
-    "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
-    "cispo": ("vineppo.recipes.policy_losses", "weighted_likelihood"),
-}
-# The function behind `optimization.resampling`.
-RESAMPLED = ("vineppo.recipes.policy_losses", "resampled")
+RECIPES = importlib.import_module("vineppo.recipes")
+KINDS = {role: CORE.get(role, {}) | RECIPES.KINDS.get(role, {}) for role in BASES}
 
 
 @dataclass(frozen=True)

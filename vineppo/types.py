@@ -100,7 +100,7 @@ class StateValue:
 
 @dataclass(frozen=True)
 class Turn(StepSpan):
-    """What the policy wrote at one go, and what that earned. Between two stands the environment's.
+    """A span that the policy wrote at one go, and its reward. Between two stands the environment's.
 
     `state` names the state before; equal states of a problem have one name.
     """

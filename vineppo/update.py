@@ -20,7 +20,7 @@ from vineppo.losses import (
     whiten,
     with_k2_gradient,
 )
-from vineppo.plugins import RESAMPLED, load_function
+from vineppo.plugins import RECIPES, load_function
 from vineppo.policy import Policy, Reference, Summand, Update
 from vineppo.token_scores import ForwardOptions, TokenScores
 from vineppo.types import Rollout, TokenSequence, TrainBatch, by_problem
@@ -57,7 +57,7 @@ def update(
     if iteration > warmup_iterations(config):
         drawn = rollouts
         if config.optimization.resampling is not None:
-            drawn = load_function(*RESAMPLED)(rollouts, config, iteration)
+            drawn = load_function(*RECIPES.RESAMPLED)(rollouts, config, iteration)
         metrics |= update_policy(policy, drawn, heads, reference, config, iteration, kl_coef)
     elif heads:
         metrics |= warm_up_head(policy, rollouts, heads[0], config, iteration)

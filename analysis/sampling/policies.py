@@ -17,7 +17,7 @@ from analysis.sampling.rollouts import rollout_iteration
 from analysis.tables import table_path
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.schema import TrainConfig
-from vineppo.distributed import init_distributed
+from vineppo.distributed import init_distributed, refuse_several_processes
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.models import LoadedModel, load_model, named_weights
@@ -29,7 +29,6 @@ from vineppo.tasks import TaskData, load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
 from vineppo.token_scores import ForwardOptions, RolloutPass, TokenLogprobs, TokenScores, entropies
-from vineppo.tools.evaluate_run import refuse_several_processes
 from vineppo.types import MONTE_CARLO, SAME_AS, Problem, Rollout, StateValue, TrainBatch
 from vineppo.values import ValuePredictor, predictors_at, read_policy
 

@@ -4,7 +4,7 @@ local base = import '../configs/model.jsonnet';
 
 algorithm.grpo + base + {
   name: 'benchmark_trl_model',
-  local grpo = algorithm.grpo,
+  local grpo = algorithm.grpo + { model: $.model },
   credit: grpo.credit,
   reference: grpo.reference,
   model+: { gradient_checkpointing: false },

@@ -15,7 +15,7 @@ from vineppo.batching import collate
 from vineppo.models import load_model
 from vineppo.run_dir import RunDir
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import TrainSequence
+from vineppo.types import TokenSequence
 
 
 @torch.no_grad()
@@ -28,7 +28,7 @@ def main() -> None:
     options = ForwardOptions(config["sampling"]["temperature"], has_entropy=True)
     features = []
     for row in rollouts:
-        sequence = TrainSequence.blank(tuple(row["prompt_ids"]), tuple(row["response_ids"]))
+        sequence = TokenSequence(tuple(row["prompt_ids"]), tuple(row["response_ids"]))
         batch = collate([sequence], torch.device("cpu"))
         scores = forward(batch, options)
         logprobs_T, entropy_T = (

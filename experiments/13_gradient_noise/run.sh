@@ -33,7 +33,7 @@ python -m analysis gradient-variance $runs/demo_noise_seed1 --checkpoints 10 \
     --problems 64 --continuations 9 --out $here/demo --estimators \
     rloo,martingale_posterior,vine_1,vine_2,vine_3,vine_5,vine_9,gae,grpo,reinforce_plus_plus
 advise() {  # RUN CHECKPOINT NUM_ITERATIONS CONTINUATIONS
-    python -m analysis advise $runs/$1 --checkpoints $2 --num-iterations $3 --continuations $4 --num-steps 4096 \
+    python -m analysis advise $runs/$1 --checkpoints $2 --iterations $3 --continuations $4 --steps 4096 \
         --out $runs/advice/$1_$2
 }
 for checkpoint in 15 30 45; do advise credit_short_noise_seed1 $checkpoint 15 1,2,3,5,9,27; done

@@ -37,7 +37,7 @@ done
 awk -F, 'FNR == 1 && NR > 1 { next } FNR == 1 || $8 ~ /^(trace_ratio|trace_time_ratio|num_tokens|time_s|adam_gain_ratio)$/' \
     $runs/joined_1/gradient_variance.csv $runs/joined_2/gradient_variance.csv > $here/joined/gradient_variance.csv
 for checkpoint in 15 30; do
-    python -m analysis advise $runs/noise --checkpoints $checkpoint --num-iterations 15 --continuations 1,3,9 \
+    python -m analysis advise $runs/noise --checkpoints $checkpoint --iterations 15 --continuations 1,3,9 \
         --out $runs/advice/sheet_$checkpoint
     cp $runs/advice/sheet_$checkpoint/advise.csv $here/advice/advise_$checkpoint.csv
 done

@@ -23,6 +23,7 @@ from analysis.frames import OF_RUN, Run
 from analysis.stats.bootstrap import Estimate, mean_over_problems
 from analysis.tables import Table
 from vineppo.errors import UserError
+from vineppo.types import question_of
 
 # Intervals over problems. `distinct` is the share of a problem's responses that differ.
 DIVERSITY = Table(
@@ -93,8 +94,8 @@ def sampled_rows(runs: Sequence[Run], settings: Mapping[str, int]) -> Iterator[d
     """
     from analysis.sampling.policies import Policies, policy_paths
     from vineppo.config.schema import TrainConfig
+    from vineppo.distributed import refuse_several_processes
     from vineppo.run_dir.config import read_config
-    from vineppo.tools.evaluate_run import refuse_several_processes
 
     refuse_several_processes("this analysis")
     configs = [read_config(run.path) for run in runs]
@@ -134,14 +135,16 @@ def _measure(policies: Any, path: str, settings: Mapping[str, int]) -> dict[str,
         (STREAM,),
         Path(path).parent.name,
     )
-    groups = [[(r.response_ids, r.reward) for r in group] for group in groups_of(rollouts)]
+    of_problem = groups_of(rollouts)
+    groups = [[(r.response_ids, r.reward) for r in group] for group in of_problem]
+    questions = [question_of(group[0].problem.id) for group in of_problem]
     ids_P = [[ids for ids, _ in group] for group in groups]
     return {
         "distance": distance(model, policies.loaded.model),
-        "diversity": mean_over_problems(list(map(tree_diversity, ids_P))),
-        "distinct": mean_over_problems([len(set(ids)) / len(ids) for ids in ids_P]),
+        "diversity": mean_over_problems(list(map(tree_diversity, ids_P)), questions),
+        "distinct": mean_over_problems([len(set(ids)) / len(ids) for ids in ids_P], questions),
         "pass@1": mean_over_problems(
-            [sum(reward > 0.5 for _, reward in group) / len(group) for group in groups]
+            [sum(reward > 0.5 for _, reward in group) / len(group) for group in groups], questions
         ),
         "num_problems": len(groups),
         "samples_per_problem": settings["num_samples"],

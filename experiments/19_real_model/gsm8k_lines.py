@@ -29,7 +29,8 @@ generator = np.random.default_rng(bootstrap.BOOTSTRAP_SEED)
 table = []
 for change in CHANGES:
     share = bootstrap.bootstrap_sums(
-        bootstrap.mean_terms((changes > change).astype(float)), problems, {"": bootstrap.mean},
+        {"one": np.ones(len(changes)), "value": changes > change}, problems,
+        {"": bootstrap.mean_of("value")},
         generator, num_resamples=2000, level=bootstrap.LEVEL,
     )[""]  # fmt: skip
     table.append(

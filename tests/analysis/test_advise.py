@@ -234,7 +234,7 @@ def test_it_writes_and_draws_again(exact_run, tmp_path, capsys):
     [
         (["--cost-ratio", "-1"], "--cost-ratio must be a number from 0, got -1"),
         (["--cuts", "0"], "argument --cuts: must be whole numbers from 1 with commas, got '0'"),
-        (["--num-iterations", "0"], "--num-iterations must be at least 1, got 0"),
+        (["--iterations", "0"], "--iterations must be at least 1, got 0"),
         (["--checkpoints", "5"], "{run} has no policy of iteration 5 (only of 0)"),
     ],
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vineppo.config.require import require, require_one
-from vineppo.config.schema.scalars import Fraction, Positive
+from vineppo.config.schema.scalars import Positive, Share
 from vineppo.credit import Credit, reward_to_go
 from vineppo.credit.vine import broadcast, step_sums
 from vineppo.types import CRITIC, Rollout
@@ -25,10 +25,10 @@ class GaeCredit(Credit):
 
     fed_by = CRITIC
 
-    gamma: Fraction = 1.0  # per token, or per step for level "step"
-    policy_lambda: Fraction | None = 1.0  # of the advantages; null: `length_adaptive_alpha`
+    gamma: Share = 1.0  # per token, or per step for level "step"
+    policy_lambda: Share | None = 1.0  # of the advantages; null: `length_adaptive_alpha`
     length_adaptive_alpha: Positive | None = None  # λ = 1 − 1/(alpha · response length), in [0, 1)
-    critic_lambda: Fraction = 1.0  # λ of the critic's targets, always over tokens
+    critic_lambda: Share = 1.0  # λ of the critic's targets, always over tokens
     level: Literal["token", "step"] = "token"
 
     @property

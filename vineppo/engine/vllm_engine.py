@@ -58,7 +58,7 @@ class _Running:
 def arguments_of(
     config: VllmConfig, model: EngineModel, on_gpu: bool, cache_bytes: int | None
 ) -> dict[str, Any]:
-    """Of `vllm.LLM`. Raises `UserError` for what vLLM cannot serve on a CPU."""
+    """The arguments of `vllm.LLM`. Raises `UserError` for what vLLM cannot serve on a CPU."""
     if not on_gpu and config.block_size % 32:
         raise UserError(
             f"config: engine.block_size must be a multiple of 32 on a CPU, got {config.block_size}"

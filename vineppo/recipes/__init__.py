@@ -75,3 +75,11 @@ KINDS = {
         "uncertain": "vineppo.recipes.cuts:Cuts",
     },
 }
+
+# The functions that `optimization.policy_loss` names besides PPO's: module, function.
+POLICY_LOSSES = {
+    "gspo": ("vineppo.recipes.policy_losses", "sequence_surrogate"),
+    "cispo": ("vineppo.recipes.policy_losses", "weighted_likelihood"),
+}
+# The function behind `optimization.resampling`.
+RESAMPLED = ("vineppo.recipes.policy_losses", "resampled")

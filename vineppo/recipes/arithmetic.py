@@ -20,7 +20,7 @@ from pydantic import Field
 
 from vineppo.config.require import require_at_most
 from vineppo.config.schema import AnyConfig, Task
-from vineppo.config.schema.scalars import Count, Fraction, Seed
+from vineppo.config.schema.scalars import Count, Seed, Share
 from vineppo.errors import UserError
 from vineppo.types import Problem, Split, derive_seed
 
@@ -86,9 +86,9 @@ class Demonstrations:
 
     # The share of the facts (operation, a, b) with a fixed wrong result, how often such a fact is
     # demonstrated wrongly, and how often any other step is, at random.
-    systematic_fraction: Fraction = 0.2
-    systematic_probability: Fraction = 0.7
-    random_probability: Fraction = 0.03
+    systematic_fraction: Share = 0.2
+    systematic_probability: Share = 0.7
+    random_probability: Share = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -496,7 +496,7 @@ def _tensors(sample: Sample) -> list[Any]:
 
 
 def _sample(*row: Any) -> Sample:
-    """Of a row of `_tensors`; older ones end with the reward."""
+    """The sample of a row of `_tensors`; older rows end with the reward."""
     tensors, (answer_R, *others) = row[: len(fields(Choices))], row[len(fields(Choices)) :]
     choices = Choices(*(tensor.cpu().numpy() for tensor in tensors))
     return Sample(choices, tuple(answer_R), *others)

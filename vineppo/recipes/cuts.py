@@ -34,7 +34,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vineppo.config.require import require
-from vineppo.config.schema import Count, Fraction, PositiveFraction, States
+from vineppo.config.schema import Count, PositiveFraction, Share, States
 from vineppo.credit.vine import step_sums
 from vineppo.types import Rollout
 
@@ -102,7 +102,7 @@ class ExpectedCuts(States):
     # The probability of the step taken, or the policy's entropy before its tokens.
     by: Literal["probability", "entropy"] = "probability"
     probability: PositiveFraction = 0.1
-    floor: Fraction = 0.01
+    floor: Share = 0.01
 
     def check(self, key: str, config: Any) -> None:  # noqa: ARG002
         require(

@@ -18,7 +18,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from vineppo.config.require import require
-from vineppo.config.schema import Count, Fraction, SeparateCritic, TrainConfig
+from vineppo.config.schema import Count, SeparateCritic, Share, TrainConfig
 from vineppo.models import LoadedModel
 from vineppo.policy import Policy
 from vineppo.rollouts import Prompt
@@ -58,8 +58,8 @@ class Ensemble(MeanValues):
         num: Count = 2  # of critics, at most as many as rollouts.num_samples
         # Shares of an iteration's tokens, by how far the critics differ: those that they agree on
         # most train nothing, those that they agree on least get no entropy bonus.
-        agreed: Fraction = 0.0
-        disputed: Fraction = 0.0
+        agreed: Share = 0.0
+        disputed: Share = 0.0
 
         def check(self, key: str, config: TrainConfig) -> None:
             super().check(key, config)

@@ -15,13 +15,13 @@ from vineppo.config.require import require
 from vineppo.config.schema import (
     Count,
     CountOrZero,
-    Fraction,
     Name,
     NonNegative,
     Positive,
     PositiveFraction,
     PredictorConfig,
     SamplingConfig,
+    Share,
 )
 from vineppo.distributed import gather
 from vineppo.engine import Completion
@@ -153,7 +153,7 @@ class Generative(SampledValues):
         score_tokens: Count = 8  # of the score, at most
         score_end: str = "</value>"  # what must follow the number; "": anything may
         score_of: Positive = 100.0  # the number that means a value of 1
-        unread: Fraction = 0.5  # the value of an answer without a number
+        unread: Share = 0.5  # the value of an answer without a number
         training: GenerativeTraining | None = None  # null: zero-shot
 
         def check(self, key: str, config: Any) -> None:  # noqa: ARG002

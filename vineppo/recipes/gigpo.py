@@ -13,7 +13,7 @@ from statistics import stdev
 from typing import Any, Literal
 
 from vineppo.config.require import require
-from vineppo.config.schema.scalars import Fraction, NonNegative
+from vineppo.config.schema.scalars import NonNegative, Share
 from vineppo.credit import Credit
 from vineppo.credit.groups import STD_EPSILON, group_returns
 from vineppo.types import Rollout
@@ -35,7 +35,7 @@ class GigpoCredit(Credit):
 
     compares_rollouts = True
 
-    gamma: Fraction  # per turn
+    gamma: Share  # per turn
     step_weight: NonNegative  # of the turns' part beside the rollouts'
     baseline: Literal["mean", "others"]  # of all that are compared, or of the other rollouts'
     normalize_std: bool  # by the deviation of what is compared

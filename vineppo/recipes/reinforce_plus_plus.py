@@ -7,7 +7,7 @@ its KL penalty.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vineppo.config.schema.scalars import Fraction
+from vineppo.config.schema.scalars import Share
 from vineppo.credit import Credit, reward_to_go
 from vineppo.credit.gae import each_action
 from vineppo.credit.groups import GroupCredit, grpo_advantages
@@ -18,7 +18,7 @@ from vineppo.types import Rollout
 class ReinforcePlusPlusCredit(Credit):
     """A_t = Σ_{u≥t} γ^{u−t} r_u. Rewards [−0.1, 0, 1], γ = 0.5: [0.15, 0.5, 1]."""
 
-    gamma: Fraction = 1.0
+    gamma: Share = 1.0
 
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
         return [reward_to_go(r.rewards_T, each_action(self.gamma, r)) for r in rollouts_G]

@@ -37,7 +37,7 @@ from typing import Literal
 
 import numpy as np
 
-from vineppo.config.schema import Fraction, ReturnsReader
+from vineppo.config.schema import ReturnsReader, Share
 from vineppo.types import Rollout, StateValue
 from vineppo.values import ValuePredictor
 
@@ -92,7 +92,7 @@ class Smoothed(ValuePredictor):
 
     @dataclass(frozen=True)
     class Config(ReturnsReader):
-        change: Fraction = 0.2  # the probability that a step changes the value
+        change: Share = 0.2  # the probability that a step changes the value
         # A value looks at the states up to its own, or at later ones too.
         direction: Literal["causal", "both"] = "causal"
 

@@ -32,7 +32,7 @@ from pydantic import Field
 
 from vineppo.config.require import require
 from vineppo.config.schema import AnyConfig, Task
-from vineppo.config.schema.scalars import Count, CountOrZero, Fraction, Seed
+from vineppo.config.schema.scalars import Count, CountOrZero, Seed, Share
 from vineppo.recipes.arithmetic import (
     OPERATIONS,
     Chain,
@@ -62,8 +62,8 @@ class WordedTask(Task):
     num_operations: Count
     num_hard_steps: CountOrZero = 2  # steps of a problem whose result is in doubt
     num_hard_facts: Count = 60  # the facts (operation, a, b) that they meet
-    wrong_probability: Fraction = 0.5  # how often a hard fact is demonstrated wrongly
-    repair_probability: Fraction = 0.0  # how often a wrong result is taken back in the next line
+    wrong_probability: Share = 0.5  # how often a hard fact is demonstrated wrongly
+    repair_probability: Share = 0.0  # how often a wrong result is taken back in the next line
     num_openers: Annotated[int, Field(ge=1, le=8)] = 8  # words that a line may begin with
     num_remarks: CountOrZero = 2  # lines behind each operation that decide nothing
     modulus: Annotated[int, Field(ge=2, le=10)] = 10

@@ -14,7 +14,7 @@ from typing import Any
 from vineppo.checkpoint import checkpoint_iterations
 from vineppo.config.load import load_reward
 from vineppo.config.schema import SftConfig, TrainConfig
-from vineppo.distributed import init_distributed, num_ranks
+from vineppo.distributed import init_distributed, refuse_several_processes
 from vineppo.encoding import encode_problems
 from vineppo.errors import UserError
 from vineppo.evaluate import evaluate_policy, headline
@@ -39,14 +39,6 @@ class Conditions:
     config: TrainConfig | SftConfig
     folder: str
     other_task: dict[str, Any] | None
-
-
-def refuse_several_processes(command: str) -> None:
-    """Raises `UserError` where a launcher started several."""
-    if num_ranks() > 1:
-        raise UserError(
-            f"{command} runs in one process, got {num_ranks()}: start it without a launcher"
-        )
 
 
 def evaluate_run(

@@ -12,11 +12,11 @@ from vineppo.config.schema.scalars import (
     Count,
     Decay,
     Dtype,
-    Fraction,
     Name,
     NonNegative,
     Positive,
     PositiveFraction,
+    Share,
 )
 from vineppo.plugins import Plugin, PluginConfig
 
@@ -88,7 +88,7 @@ class SamplingConfig:
     top_p: PositiveFraction = 1.0
     max_tokens: Count = 1024  # tokens of a response
     top_k: Count | None = None  # the likeliest tokens that may be sampled; null: all
-    min_p: Fraction = 0.0  # what is less likely than this times the likeliest is never sampled
+    min_p: Share = 0.0  # what is less likely than this times the likeliest is never sampled
 
     @property
     def is_cut(self) -> bool:
@@ -108,7 +108,7 @@ class AdamConfig:
 
     learning_rate: PositiveFraction
     schedule: Literal["constant", "linear"] = "constant"  # after the warm-up; linear ends at 0
-    warmup_fraction: Fraction = 0.03  # of all updates
+    warmup_fraction: Share = 0.03  # of all updates
     adam_beta1: Decay = 0.9
     adam_beta2: Decay = 0.999
     adam_eps: Positive = 1e-8

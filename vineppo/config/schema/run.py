@@ -19,12 +19,12 @@ from vineppo.config.schema.scalars import (
     CountOrZero,
     FileName,
     Finite,
-    Fraction,
     Name,
     NonNegative,
     Positive,
     PositiveFraction,
     Seed,
+    Share,
 )
 from vineppo.config.schema.task import Task
 from vineppo.config.schema.values import (
@@ -120,7 +120,7 @@ class OptimizationConfig(AdamConfig):
     shuffle: Literal["rollouts", "groups"] = "rollouts"
     # What is clipped: each token's ratio, the response's, or the weight of the log-likelihood.
     policy_loss: Literal["ppo", "gspo", "cispo"] = "ppo"
-    clip_low: Fraction = 0.2
+    clip_low: Share = 0.2
     clip_high: NonNegative = 0.2
     dual_clip: Annotated[float, Field(gt=1)] | None = None  # loss ≤ this · |A| where A < 0
     # Over the whole update: mean over tokens; mean over sequences of their token means, or of their
@@ -159,7 +159,7 @@ class EvaluationConfig:
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.35  # 0: greedy
     top_p: PositiveFraction = 0.9
     top_k: Count | None = None
-    min_p: Fraction = 0.0
+    min_p: Share = 0.0
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-Fraction = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 PositiveFraction = Annotated[float, Field(gt=0, le=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # Beyond ten million a count, and beyond a thousand million a number, is a slip of the keyboard.

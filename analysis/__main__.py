@@ -6,7 +6,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from analysis import ANALYSES
 from vineppo.errors import UserError
@@ -14,6 +14,10 @@ from vineppo.errors import UserError
 
 class Parser(argparse.ArgumentParser):
     """A parser that complains in one line."""
+
+    def __init__(self, *names: Any, **keys: Any) -> None:
+        super().__init__(*names, add_help=False, **keys)
+        self.add_argument("-h", "--help", action="help", help="Show this help.")
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)

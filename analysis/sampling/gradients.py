@@ -7,6 +7,7 @@ trainer's forward pass, in the run's dtype at the training temperature.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def _halves(
         for half in halves:
             critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
     if can_sample:
-        sampled = checkpoint.table.parent.parent / "sampled" / checkpoint.table.name
+        sampled = checkpoint.table.parents[2] / "sampled" / Path(*checkpoint.table.parts[-2:])
         rows = [
             {
                 "half": number,

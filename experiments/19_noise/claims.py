@@ -94,7 +94,7 @@ def main() -> None:
     )
     tokenizer = AutoTokenizer.from_pretrained(policy_path)
     answers = {problem.id: problem.answer for problem in load_task(read_config(run).task).train_P}
-    (table,) = (run / "out" / "sampled").glob("*.parquet")
+    (table,) = (run / "out/sampled").rglob("*.parquet")
     rows = []
     for rollout in pd.read_parquet(table).to_dict("records"):
         answer = f"#### {answers[rollout['problem_id']]}"

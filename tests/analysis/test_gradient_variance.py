@@ -219,6 +219,10 @@ def test_with_an_engine_end_to_end(trained_path, tmp_path, monkeypatch):  # noqa
     assert k2 - rloo == pytest.approx(2 * (k1 - rloo))
     assert rloo < remax < rloo + 64 * NUM_PROMPTS
     assert np.isnan(last.time_s_EN).all()  # "tuned" trains beside policy and critic
+    sampled = pq.read_table(out / "sampled/tiny/iter_000002.parquet").to_pylist()
+    assert {row["half"] for row in sampled} == {0, 1}
+    assert {len(returns_K) for row in sampled for returns_K in row["returns_SK"]} == {2}
+    assert all(len(row["returns_SK"]) == len(row["step_starts"]) for row in sampled)
     before = {name: (out / name).read_bytes() for name in FILES}
     monkeypatch.setattr("analysis.sampling.policies.open_policies", None)  # no engine is needed
     assert main([*command, f"--out={out}"]) == 0

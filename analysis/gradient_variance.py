@@ -229,8 +229,8 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     signal                  |E g|²/tr Σ of a problem
     …_ratio                 relative to the first estimator
 
-    "exact" is the limit of vine in K: a noise is A + B/K, as the draws of a state are independent,
-    so A = (b · noise_b − a · noise_a)/(b − a) of the least and the greatest K, a and b.
+    "exact" is the limit of vine's `within` in K: it is A + B/K, as the draws of a state are
+    independent, so A = (b · within_b − a · within_a)/(b − a) of the least and greatest K, a and b.
 
     Adam's gains are no function of inner products: `stats.gradient_noise.adam_gains`.
     """
@@ -257,7 +257,7 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     draws = sorted(int(name[5:]) for name in gradients.estimators if re.match(r"vine_\d+$", name))
     if len(draws) > 1:
         a, b = draws[0], draws[-1]
-        for key in ("trace", "trace_ratio", "within", "within_ratio"):
+        for key in ("within", "within_ratio"):
             if f"vine_{a}/{key}" in found:
                 limit = b * found[f"vine_{b}/{key}"] - a * found[f"vine_{a}/{key}"]
                 found[f"{estimators.BOUND}/{key}"] = limit / (b - a)

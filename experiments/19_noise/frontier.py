@@ -54,7 +54,7 @@ def main() -> None:
         axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("noise within problems, over RLOO's")
-    panels[0].text(3.2, 0.085, "simply more rollouts", rotation=-52, fontsize=7)
+    panels[0].text(0.8, 0.06, "dashed: simply more rollouts", fontsize=7)
     axes.plot([], [], "D", color=METHOD_COLORS["RLOO"], ms=4, label="RLOO")
     for label, color, marker, _ in SERIES:
         axes.plot([], [], marker, ls="-", color=color, ms=4, lw=1, label=label)

@@ -16,7 +16,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that complains in one line."""
 
     def __init__(self, *names: Any, **keys: Any) -> None:
-        super().__init__(*names, add_help=False, **keys)
+        super().__init__(*names, **keys | {"add_help": False})
         self.add_argument("-h", "--help", action="help", help="Show this help.")
 
     def error(self, message: str) -> NoReturn:

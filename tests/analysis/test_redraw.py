@@ -39,13 +39,21 @@ SCRIPTS = {
     "13_gradient_noise/frontier": ("13_gradient_noise/frontier.py",),
     "14_bias/bias": ("14_bias/figure.py",),
     "18_critics/critics": ("18_critics/figure.py",),
+    "19_noise/frontier": ("19_noise/frontier.py",),
     **{
         f"19_{name}/scatter": ("19_real_model/scatter.py",)
         for name in ("real_model", "critics", "math")
     },
 }
 # Folders that a script of another folder reads.
-SHARED = {"16_gradient_noise", "19_real_model", "19_critics", "19_math", "21_example_report"}
+SHARED = {
+    "13_gradient_noise",
+    "16_gradient_noise",
+    "19_real_model",
+    "19_critics",
+    "19_math",
+    "21_example_report",
+}
 
 
 def numbers(path: Path) -> list[float]:

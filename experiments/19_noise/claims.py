@@ -4,7 +4,7 @@ They are of the states that gradient-variance sampled. The truth is the mean of 
 continuations; the first 3 are predictors. Correlations are corrected for the truth's own noise,
 p(1 − p)/(K − 1). BASE is the model before fine-tuning. Predictors:
 
-    answer     log-probability of the true answer, forced behind the prefix
+    answer     log-probability of the true answer behind the prefix and a forced "#### "
                (TRACE, answer-belief progress)
     centred    the same, less the mean of the problem's states at the same line
     log_ratio  Σ log π(a_t)/π_base(a_t) of the prefix (Progress Advantage)
@@ -36,8 +36,8 @@ def token_logprobs(model, ids: list[int]) -> np.ndarray:
     return logits_TV.log_softmax(-1).gather(-1, tokens_T[1:, None])[:, 0].numpy()
 
 
-def states_of(rollout: dict, policy, base, answer_ids: list[int]) -> list[dict]:
-    """A row a boundary."""
+def states_of(rollout: dict, policy, base, forced_ids: list[int], num_answer: int) -> list[dict]:
+    """A row a boundary. The last `num_answer` of the forced tokens are the answer."""
     prompt, response = list(rollout["prompt_ids"]), list(rollout["response_ids"])
     ours_T, bases_T = (
         token_logprobs(model, prompt + response)[len(prompt) - 1 :] for model in (policy, base)
@@ -46,7 +46,7 @@ def states_of(rollout: dict, policy, base, answer_ids: list[int]) -> list[dict]:
     rows = []
     for step, start in enumerate(rollout["step_starts"]):
         draws_K = rollout["returns_SK"][step]
-        forced = token_logprobs(policy, prompt + response[:start] + answer_ids)[-len(answer_ids) :]
+        forced = token_logprobs(policy, prompt + response[:start] + forced_ids)[-num_answer:]
         rows.append(
             {
                 "problem": rollout["problem_id"],
@@ -97,9 +97,11 @@ def main() -> None:
     (table,) = (run / "out/sampled").rglob("*.parquet")
     rows = []
     for rollout in pd.read_parquet(table).to_dict("records"):
-        answer = f"#### {answers[rollout['problem_id']]}"
-        answer_ids = tokenizer(answer, add_special_tokens=False).input_ids
-        rows += states_of(rollout, policy, base, answer_ids)
+        mark_ids, answer_ids = (
+            tokenizer(text, add_special_tokens=False).input_ids
+            for text in ("#### ", answers[rollout["problem_id"]])
+        )
+        rows += states_of(rollout, policy, base, mark_ids + answer_ids, len(answer_ids))
     states = pd.DataFrame(rows)
     states["centred"] = states.answer - states.groupby(["problem", "step"]).answer.transform("mean")
     states["noise"] = states.truth * (1 - states.truth) / (states.num_draws - 1)

@@ -229,8 +229,8 @@ def numbers(gradients: Gradients, weights_N: np.ndarray) -> Mapping[str, float]:
     signal                  |E g|²/tr Σ of a problem
     …_ratio                 relative to the first estimator
 
-    "exact" is the limit of vine's `within` in K: it is A + B/K, as the draws of a state are
-    independent, so A = (b · within_b − a · within_a)/(b − a) of the least and greatest K, a and b.
+    "exact" is the limit of vine's `within` in K. Draws of a state are independent, so `within` is
+    A + B/K. The least and greatest K, a and b, give A = (b · within_b − a · within_a)/(b − a).
 
     Adam's gains are no function of inner products: `stats.gradient_noise.adam_gains`.
     """

@@ -134,7 +134,7 @@ def report(
 
 
 def machine() -> dict[str, Any]:
-    """The machine and versions, on which the numbers depend besides the code."""
+    """The machine and versions. The numbers depend on them and on the code."""
     return {
         "cpu": _cpu_model(),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),

@@ -13,7 +13,7 @@ from vineppo.config import schema
 from vineppo.plugins import KINDS, config_class
 
 ROOT = Path(__file__).parents[1]
-# (name, folders, folders of it that are counted elsewhere, suffixes)
+# Name, folder, its folders that another part counts, suffixes.
 PARTS = (
     ("core", "vineppo", ("recipes", "tools"), "*.py"),
     ("recipes", "vineppo/recipes", (), "*.py"),

@@ -213,7 +213,7 @@ def _adam_gains(
 ) -> list[np.ndarray]:  # fmt: skip
     """What Adam gains by all problems, then without each, [1 + N]; NaN for two problems.
 
-    The signal is that of the least noisy differences of unbiased values, else of the first
+    The signal comes from the least noisy differences of unbiased values, else from the first
     estimator.
     """
     num_problems = len(products[0])

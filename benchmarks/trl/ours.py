@@ -91,7 +91,7 @@ class Iterations:
             processor.generation_config_fields = self.generation_config if has_stops else {}
 
     def run(self, prompts_P: list[Prompt], iteration: int) -> Message:
-        """Seconds by phase and numbers by which the two sides can be compared."""
+        """Seconds by phase, and numbers that compare the two sides."""
         config, engine, policy = self.config, self.sampler.engine, self.policy
         kl_coef, progress = config.reference.kl_coef, MarkedProgress(self.operations)
         progress.restart()

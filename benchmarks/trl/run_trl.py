@@ -1,9 +1,9 @@
 """TRL's side of `benchmarks/trl_grpo.py`: `GRPOTrainer.train()`, held before every iteration.
 
 `.venv-trl/bin/python -m benchmarks.trl.run_trl SPEC.json transformers|vllm`, in an environment that
-need not hold this project: nothing of it but `protocol` and `operations` is imported. What an
-iteration is charged begins with the trainer's `on_step_begin` and ends with `on_step_end`;
-start-up, logging and saving are outside or off.
+need not hold this project: nothing of it but `protocol` and `operations` is imported. An
+iteration's time begins with the trainer's `on_step_begin` and ends with `on_step_end`. Start-up and
+logging are outside, and saving is off.
 """
 
 import json

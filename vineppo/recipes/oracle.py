@@ -69,10 +69,7 @@ class Oracle(ValuePredictor):
         skill = {fact: right / met for fact, (right, met) in self._counts.items()}
         if self.options.of == "policy":
             met = [one for rollout in rollouts for one in self._policy_skill(rollout)]
-            for wanted in (
-                False,
-                True,
-            ):  # a right result tells p_f whatever other results there are
+            for wanted in (False, True):  # right results replace what wrong ones tell
                 found: dict[Fact, list[float]] = {}
                 for fact, is_right, p in met:
                     if is_right == wanted:

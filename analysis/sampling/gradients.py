@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from rich.progress import Progress
 
@@ -26,7 +25,13 @@ from analysis.sampling.journal import Journal
 from analysis.sampling.policies import Checkpoint, Policies, add_entropies, add_values
 from analysis.sampling.prices import critic_share, sampled_tokens, seconds
 from analysis.sampling.returns import add_fresh_values
-from analysis.sampling.rollouts import groups_of, read_saved, rollout_iteration, sample_responses
+from analysis.sampling.rollouts import (
+    groups_of,
+    read_saved,
+    rollout_iteration,
+    sample_responses,
+    write_sampled,
+)
 from analysis.stats.gradient_noise import adam_gains, noise_from_gram
 from vineppo.batching import UpdateSizes, collate, problems_of_iteration, ranks_share
 from vineppo.config.schema import TrainConfig
@@ -35,22 +40,16 @@ from vineppo.errors import UserError
 from vineppo.losses import Totals, aggregate
 from vineppo.models import load_model
 from vineppo.rollouts import Prompt
-from vineppo.run_dir import RunDir, write_parquet
+from vineppo.run_dir import RunDir
 from vineppo.segment import steps_of
 from vineppo.token_scores import ForwardOptions, TokenLogprobs
-from vineppo.types import CRITIC, MONTE_CARLO, Rollout, TrainBatch, derive_seed
+from vineppo.types import CRITIC, Rollout, TrainBatch, derive_seed
 from vineppo.update import mask_equal_rewards, trained_tokens
 
 COLUMNS = ("old_logprobs", "loss_advantages", "is_trained")
 SKETCH_SIZE = 2**16  # coordinates of a gradient's sketch
 CHUNK = 2**13  # columns whose double copies are held at once
 HALVES = "", "second half"  # names of their random streams
-# What was sampled, beside the table, one row a rollout: ids, and returns of every step's state.
-SAMPLED_SCHEMA = pa.schema(
-    {"half": pa.int32(), "problem_id": pa.string(), "rollout_index": pa.int32()}
-    | dict.fromkeys(("prompt_ids", "response_ids", "step_starts"), pa.list_(pa.int32()))
-    | {"reward": pa.float32(), "returns_SK": pa.list_(pa.list_(pa.float32()))}
-)
 NUM_COORDINATES = 2**18  # of the weights, drawn where there are more, for what Adam gains
 
 
@@ -136,22 +135,8 @@ def _halves(
         for half in halves:
             critic_weights = add_values(policies, checkpoint, half.rollouts).get(CRITIC, 0)
     if can_sample:
-        sampled = checkpoint.table.parents[2] / "sampled" / Path(*checkpoint.table.parts[-2:])
-        rows = [
-            {
-                "half": number,
-                "problem_id": rollout.problem.id,
-                "rollout_index": rollout.rollout_index,
-                "prompt_ids": rollout.prompt_ids,
-                "response_ids": rollout.response_ids,
-                "step_starts": [span.start for span in rollout.spans_S],
-                "reward": rollout.reward,
-                "returns_SK": [state.returns_K for state in rollout.returns_S[MONTE_CARLO]],
-            }
-            for number, half in enumerate(halves)
-            for rollout in half.rollouts
-        ]
-        write_parquet(sampled, rows, SAMPLED_SCHEMA)
+        beside = checkpoint.table.parents[2] / "sampled" / Path(*checkpoint.table.parts[-2:])
+        write_sampled(beside, [half.rollouts for half in halves])
     return halves, critic_weights
 
 

@@ -10,12 +10,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from analysis.rollout_files import predictions_by_state, read_rollouts, values_by_state
 from analysis.sampling.journal import Meter
 from vineppo.credit import Credit
 from vineppo.errors import UserError
 from vineppo.rollouts import Prompt, Sampler, State, submit_rollouts
-from vineppo.run_dir import TURN_COLUMNS, RunDir
+from vineppo.run_dir import TURN_COLUMNS, RunDir, write_parquet
 from vineppo.types import (
     CRITIC,
     MONTE_CARLO,
@@ -48,6 +50,30 @@ def read_saved(run_path: Path, iteration: int, problem: Callable[[str], Problem]
     for name, rows, column in saved:
         _set_values(rollouts, name, rows, column, f"{run_path}, iteration {iteration}")
     return rollouts
+
+
+def write_sampled(path: Path, halves: Sequence[Sequence[Rollout]]) -> None:
+    """A row a rollout: token ids, and the returns of K continuations before every step."""
+    schema = pa.schema(
+        {"half": pa.int32(), "problem_id": pa.string(), "rollout_index": pa.int32()}
+        | dict.fromkeys(("prompt_ids", "response_ids", "step_starts"), pa.list_(pa.int32()))
+        | {"reward": pa.float32(), "returns_SK": pa.list_(pa.list_(pa.float32()))}
+    )
+    rows = [
+        {
+            "half": number,
+            "problem_id": rollout.problem.id,
+            "rollout_index": rollout.rollout_index,
+            "prompt_ids": rollout.prompt_ids,
+            "response_ids": rollout.response_ids,
+            "step_starts": [span.start for span in rollout.spans_S],
+            "reward": rollout.reward,
+            "returns_SK": [state.returns_K for state in rollout.returns_S[MONTE_CARLO]],
+        }
+        for number, half in enumerate(halves)
+        for rollout in half
+    ]
+    write_parquet(path, rows, schema)
 
 
 def groups_of(rollouts: Sequence[Rollout]) -> list[list[Rollout]]:

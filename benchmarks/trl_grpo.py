@@ -10,7 +10,7 @@ Responses end where the policy ends them. The ratio is of seconds per sampled to
 draw differently and so sample differently many.
 
 TRL gets the micro-batches that serve it best (`search`; ours where `--quick`). The size is the
-fastest in one iteration, among a whole minibatch, a half, a quarter and ours.
+fastest in one iteration, among a whole minibatch, a half and ours.
 
 TRL samples in two ways: with `generate` of transformers (`trl`), and with a colocated vLLM
 (`trl_vllm`); we do with vLLM (`ours`) and with the transformers engine (`ours_shared`). TRL leaves
@@ -90,9 +90,9 @@ def main() -> None:
 
 
 def micro_batch_sizes(config: TrainConfig) -> list[int]:
-    """Sizes to try in TRL: a minibatch of 64 in micro-batches of 64, 32, 16, and of ours."""
+    """Sizes to try in TRL: a minibatch of 64 in micro-batches of 64, 32, and of ours."""
     batch_size, ours = config.optimization.batch_size, config.optimization.micro_batch_size
-    parts = {batch_size // n for n in (1, 2, 4) if batch_size % n == 0}
+    parts = {batch_size // n for n in (1, 2) if batch_size % n == 0}
     return sorted(parts | {ours}, reverse=True)
 
 

@@ -32,7 +32,7 @@ from vineppo.models import load_model
 from vineppo.types import Rollout
 
 NAME = "values_throughput"
-REAL_K = 4  # of a real model, so that a small CPU run fills the places several times as well
+REAL_K = 6  # of a real model, so that a small CPU run fills the places several times as well
 
 
 @dataclass(frozen=True)

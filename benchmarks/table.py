@@ -88,9 +88,18 @@ ROWS = (
         "0", "< 0.05", None, is_in_chart=False,
     ),
     Row(
-        "busy_machine", "beside two programs ÷ alone, as they are", "busy ÷ quiet machine",
+        "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
         "seconds of a VinePPO iteration beside two programs that each use 60 % of a core ÷ alone",
         "1.4: a fair share of two cores", "≤ 1.6", None,
+    ),
+    Row(
+        "busy_machine", "beside two programs ÷ alone, as they are", "busy ÷ quiet, untended",
+        "the same with threads that always spin and are bound to cores", "as above", "", None,
+    ),
+    Row(
+        "busy_machine", "alone: ours ÷ as they are", "tended ÷ untended, quiet",
+        "seconds of a VinePPO iteration alone: with our watch over the threads ÷ without", "1",
+        "≤ 1.05", None,
     ),
 )  # fmt: skip
 

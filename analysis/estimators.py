@@ -112,10 +112,6 @@ FORMS = (
         METHOD_COLORS["martingale, answer in view"], _plain("martingale"), "{}", "values",
     ),
     Form(
-        r"all_actions_(.+)", "martingale {}, all actions", "martingale, all actions", "#B6992D",
-        _plain("martingale", all_actions=True), "{}", "values",
-    ),
-    Form(
         r"martingale_(.+)", "martingale {}", "martingale", _MARTINGALE, _plain("martingale"), "{}",
         "values",
     ),

@@ -23,14 +23,13 @@ from vineppo.token_scores import (
 from vineppo.types import Problem, Rollout
 
 NUM_IDS, PADDED = 11, 13
-ACTIONS = torch.tensor([[4.0, 1, 9, 0.5, -2, 1]] * 7)  # ids, then weights
 
 
 def inputs(dtype=torch.float32, rows=7):
     generator = torch.Generator().manual_seed(0)
     logits, ref = torch.randn(2, rows, PADDED, generator=generator).to(dtype) * 3
     targets = torch.randint(NUM_IDS, (rows,), generator=generator)
-    weights = torch.randn(4, rows, generator=generator)
+    weights = torch.randn(3, rows, generator=generator)
     return logits, ref, targets, weights
 
 
@@ -45,14 +44,11 @@ def written_out(logits, ref, targets, softcap, temperature):
     log_p, log_q = log_softmax(logits), log_softmax(ref)
     p = log_p.exp()
     chosen = [x.gather(1, targets[:, None]).squeeze(1) for x in (log_p, log_q)]
-    ids, weights = ACTIONS.chunk(2, -1)
-    gain = (p.gather(1, ids.long()) * weights).sum(1)
-    return chosen[0], -(p * log_p).sum(1), (p * (log_p - log_q)).sum(1), chosen[1], gain
+    return chosen[0], -(p * log_p).sum(1), (p * (log_p - log_q)).sum(1), chosen[1]
 
 
 def gradient(outputs, weights, leaf):
-    taken = [*outputs[:3], *outputs[4:]]
-    total = sum((w * x).sum() for w, x in zip(weights, taken, strict=False))
+    total = sum((w * x).sum() for w, x in zip(weights, outputs[:3], strict=True))
     return torch.autograd.grad(total, leaf)[0]
 
 
@@ -65,7 +61,7 @@ def test_values_and_gradients_are_those_of_the_definitions(monkeypatch, softcap,
     exact = logits.double().requires_grad_()
     expected = written_out(exact, ref.double(), targets, softcap, 0.7)
     leaf = logits.clone().requires_grad_()
-    found = token_statistics(leaf * 1, targets, softmax, True, ref, ACTIONS)
+    found = token_statistics(leaf * 1, targets, softmax, True, ref)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a.double(), b, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(
@@ -80,7 +76,7 @@ def test_docstring_example_and_what_is_not_asked_for_is_zero():
     logits = torch.tensor([[math.log(2), 0.0, 0.0]])
     target = torch.tensor([1])
     softmax = Softmax(3, None, 1.0)
-    logprob, entropy, kl, ref, _ = token_statistics(logits, target, softmax, True, None)
+    logprob, entropy, kl, ref = token_statistics(logits, target, softmax, True, None)
     assert logprob.item() == pytest.approx(-1.386, abs=1e-3)
     assert entropy.item() == pytest.approx(1.040, abs=1e-3)
     assert (kl.item(), ref.item()) == (0, 0)
@@ -93,7 +89,7 @@ def test_a_token_of_probability_0_adds_nothing():
     logits[:, NUM_IDS - 2 : NUM_IDS] = ref[:, NUM_IDS - 2] = -math.inf  # of the last, q > 0
     targets = targets % (NUM_IDS - 2)
     leaf, kept = logits.clone().requires_grad_(), logits[:, : NUM_IDS - 2].clone().requires_grad_()
-    found = token_statistics(leaf * 1, targets, Softmax(NUM_IDS, None, 1.0), True, ref)[:4]
+    found = token_statistics(leaf * 1, targets, Softmax(NUM_IDS, None, 1.0), True, ref)
     log_p = torch.log_softmax(kept, -1)
     log_q = torch.log_softmax(ref[:, :NUM_IDS], -1)[:, : NUM_IDS - 2]
     of_target = log_p.gather(1, targets[:, None]).squeeze(1)

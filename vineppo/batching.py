@@ -221,9 +221,8 @@ def collate(
             is_response_BT[row, len(sequence.prompt_ids) : len(sequence)] = sequence.is_action_T
 
     def placed(is_there_BT: np.ndarray, values: Sequence[float], dtype: type) -> torch.Tensor:
-        found = np.array(values, dtype)  # a number a token, or a row
-        full_BT: np.ndarray = np.zeros((*is_there_BT.shape, *found.shape[1:]), dtype)
-        full_BT[is_there_BT] = found
+        full_BT: np.ndarray = np.zeros(is_there_BT.shape, dtype)
+        full_BT[is_there_BT] = np.array(values, dtype)
         return torch.from_numpy(full_BT).to(device)
 
     def column(name: str) -> torch.Tensor:

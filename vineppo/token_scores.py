@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MIN_PROJECTED = 128  # rows
 # What `token_statistics` finds, in its order.
-PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT", "gain_BT"
+PROJECTED = "logprobs_BT", "entropy_BT", "kl_BT", "ref_logprobs_BT"
 Row = tuple[float, ...]  # one number a response token
 Rows = list[Row]  # one a sequence
 RolloutKey = tuple[str, int]  # problem id, rollout index
@@ -64,7 +64,6 @@ class TokenScores:
     hidden_BTH: torch.Tensor | None = None  # the last layer's before the tokens, without gradient
     candidate_ids_BTK: torch.Tensor | None = None  # the likeliest tokens, in falling order
     candidate_logprobs_BTK: torch.Tensor | None = None
-    gain_BT: torch.Tensor | None = None  # Σ_a π(a) w(a) of the batch's "actions", else 0
 
 
 class TokenLogprobs(nn.Module):
@@ -117,18 +116,14 @@ class TokenLogprobs(nn.Module):
         targets_N = batch.token_ids_BT.flatten()[batch.response_index_N]
         softmax = Softmax(self.num_token_ids, self.softcap, options.temperature)
         ref_logits = None if options.reference is None else options.reference.logits(batch)
-        actions_N2K = batch.columns_BT.get("actions")
-        if actions_N2K is not None:
-            actions_N2K = actions_N2K.flatten(0, 1)[batch.response_index_N]
         chunk = chunk_rows(self.model.config.vocab_size, hidden_NH.device)
 
         def statistics(rows: slice) -> dict[str, torch.Tensor]:
             ref_logits_NV = None if ref_logits is None else ref_logits(rows)
             logits_NV = self.logits(hidden_NH[rows])
             found_N = token_statistics(
-                logits_NV, targets_N[rows], softmax, options.has_entropy, ref_logits_NV,
-                None if actions_N2K is None else actions_N2K[rows],
-            )  # fmt: skip
+                logits_NV, targets_N[rows], softmax, options.has_entropy, ref_logits_NV
+            )
             scores_N = dict(zip(PROJECTED, found_N, strict=True))
             if options.num_candidates:
                 num_candidates = min(options.num_candidates, self.num_token_ids)
@@ -328,23 +323,18 @@ def token_statistics(
     softmax: Softmax,
     has_entropy: bool,
     ref_logits_NV: torch.Tensor | None,
-    actions_N2K: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, ...]:
-    """log p(target), H(p), KL(p ‖ q), log q(target), all in nats, and Σ_a p(a) w(a), each [N].
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """log p(target), H(p), KL(p ‖ q) and log q(target) of every row, each [N], in nats.
 
     p is the softmax of `logits_NV` and q that of `ref_logits_NV`; without those KL and log q are 0,
-    and H is 0 unless `has_entropy`. A row of `actions_N2K` has K different ids, then their w. All
-    but log q have gradients with respect to `logits_NV`.
+    and H is 0 unless `has_entropy`. The first three have gradients with respect to `logits_NV`.
     `backward` overwrites the logits' memory: nothing else may read them. With p = (1/2, 1/4, 1/4)
     and target 1: log p = −1.386, H = 1.040. A logit of −inf is a token of probability 0: it adds
     nothing, and its gradient is 0.
 
         ∂ log p(y)/∂z = 1[y] − p,   ∂H/∂z = −p (log p + H),   ∂KL/∂z = p (log p − log q − KL)
-        ∂ Σ p w/∂z = p (w − Σ p w)
     """
-    given = logits_NV, targets_N, softmax, has_entropy, ref_logits_NV, actions_N2K
-    found: tuple[torch.Tensor, ...] = _TokenStatistics.apply(*given)
-    return found
+    return _TokenStatistics.apply(logits_NV, targets_N, softmax, has_entropy, ref_logits_NV)
 
 
 class _TokenStatistics(torch.autograd.Function):
@@ -356,36 +346,30 @@ class _TokenStatistics(torch.autograd.Function):
         softmax: Softmax,
         has_entropy: bool,
         ref_logits_NV: torch.Tensor | None,
-        actions_N2K: torch.Tensor | None,
     ) -> tuple[torch.Tensor, ...]:
-        found_5N = torch.zeros(5, len(logits_NV), device=logits_NV.device)
+        found_4N = torch.zeros(4, len(logits_NV), device=logits_NV.device)
         for rows in _chunks(logits_NV):
             targets_C1 = targets_N[rows, None]
             log_p_CV = softmax.log(logits_NV[rows])
-            found_5N[0, rows] = log_p_CV.gather(-1, targets_C1).squeeze(-1)
+            found_4N[0, rows] = log_p_CV.gather(-1, targets_C1).squeeze(-1)
             if has_entropy:
-                found_5N[1, rows] = -(log_p_CV.exp() * log_p_CV.clamp(min=LOG_0)).sum(-1)
+                found_4N[1, rows] = -(log_p_CV.exp() * log_p_CV.clamp(min=LOG_0)).sum(-1)
             if ref_logits_NV is not None:
                 log_q_CV = softmax.log(ref_logits_NV[rows])
-                found_5N[2, rows] = full(log_p_CV, log_q_CV)
-                found_5N[3, rows] = log_q_CV.gather(-1, targets_C1).squeeze(-1)
-            if actions_N2K is not None:
-                ids_CK, weights_CK = actions_N2K[rows].chunk(2, -1)
-                found_5N[4, rows] = (log_p_CV.gather(-1, ids_CK.long()).exp() * weights_CK).sum(-1)
-        logprobs_N, entropy_N, kl_N, ref_logprobs_N, gain_N = found_5N
+                found_4N[2, rows] = full(log_p_CV, log_q_CV)
+                found_4N[3, rows] = log_q_CV.gather(-1, targets_C1).squeeze(-1)
+        logprobs_N, entropy_N, kl_N, ref_logprobs_N = found_4N
         # Not by save_for_backward, which forbids to overwrite: backward writes into the logits.
-        tensors = ref_logits_NV, entropy_N, kl_N, actions_N2K, gain_N
-        ctx.saved = (logits_NV, targets_N, softmax, *tensors)
+        ctx.saved = (logits_NV, targets_N, softmax, ref_logits_NV, entropy_N, kl_N)
         ctx.mark_non_differentiable(ref_logprobs_N)
         ctx.set_materialize_grads(False)  # None for what the loss does not use
-        return logprobs_N, entropy_N, kl_N, ref_logprobs_N, gain_N
+        return logprobs_N, entropy_N, kl_N, ref_logprobs_N
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        logits_NV, targets_N, softmax, ref_logits_NV, *saved = ctx.saved
-        entropy_N, kl_N, actions_N2K, gain_N = saved
+        logits_NV, targets_N, softmax, ref_logits_NV, entropy_N, kl_N = ctx.saved
         ctx.saved = None
-        for_logprobs_N, for_entropy_N, for_kl_N, _, for_gain_N = gradients
+        for_logprobs_N, for_entropy_N, for_kl_N, _ = gradients
         for rows in _chunks(logits_NV):
             log_p_CV = softmax.log(logits_NV[rows]).clamp_(min=LOG_0)
             weights_CV = torch.zeros_like(entropy_N[rows, None])
@@ -398,18 +382,13 @@ class _TokenStatistics(torch.autograd.Function):
                 log_q_CV = softmax.log(ref_logits_NV[rows]).clamp_(min=LOG_0)
                 excess_CV = log_p_CV - log_q_CV - kl_N[rows, None].clamp(max=-LOG_0)
                 weights_CV = weights_CV + for_kl_N[rows, None] * excess_CV
-            if for_gain_N is not None and actions_N2K is not None:
-                ids_CK, more_CK = actions_N2K[rows].chunk(2, -1)
-                weights_CV = (weights_CV - (for_gain_N * gain_N)[rows, None]).expand_as(log_p_CV)
-                more_CK = for_gain_N[rows, None] * more_CK
-                weights_CV = weights_CV.scatter_add(-1, ids_CK.long(), more_CK)
             gradient_CV = log_p_CV.exp_().mul_(weights_CV)
             if for_logprobs_N is not None:
                 gradient_CV.scatter_add_(-1, targets_N[rows, None], for_logprobs_N[rows, None])
             gradient_CV = softmax.pull_back(gradient_CV, logits_NV[rows])
             logits_NV[rows, : softmax.num_token_ids] = gradient_CV.to(logits_NV.dtype)
             logits_NV[rows, softmax.num_token_ids :] = 0
-        return logits_NV, None, None, None, None, None
+        return logits_NV, None, None, None, None
 
 
 def chunk_rows(vocabulary: int, device: torch.device) -> int:

@@ -178,7 +178,7 @@ def inner_products_of(
             halves = []
             for groups in groups_H:
                 advantages = [advantages_of(estimator, group) for group in groups]
-                set_advantages(groups, advantages, config, estimator.credit, estimator.values_from)
+                set_advantages(groups, advantages, config, estimator.credit)
                 halves.append(
                     problem_gradients(
                         module, config, groups, sketch, chosen_C, lambda: bar.advance(task)
@@ -241,7 +241,6 @@ def set_advantages(
     advantages_NGT: Sequence[Sequence[Sequence[float]]],
     config: TrainConfig,
     credit: Credit | None = None,
-    values_from: str | None = None,
 ) -> None:
     """The columns that the loss reads.
 
@@ -251,9 +250,6 @@ def set_advantages(
     plain = replace(config, credit=Credit("", config.credit.segmenter))
     for group, advantages_GT in zip(groups, advantages_NGT, strict=True):
         for rollout, advantages_T in zip(group, advantages_GT, strict=True):
-            rollout.tokens_T.pop("actions", None)
-            if getattr(credit, "all_actions", False):
-                rollout.tokens_T["actions"] = rollout.tokens_T[f"actions/{values_from}"]
             trained_T = trained_tokens(rollout, rollout.logprobs_T, plain)
             if credit is not None:
                 rollout.tokens_T["advantages"] = [1.0] * len(trained_T)
@@ -286,8 +282,7 @@ def problem_gradients(
     chosen = torch.as_tensor(chosen_C, device=device)
     for n, group in enumerate(groups):
         cuts = ranks_share(list(map(len, group)), config.optimization.micro_batch_size)
-        columns = [*COLUMNS, *({"actions"} & group[0].tokens_T.keys())]
-        batches = [collate([group[i] for i in cut], device, columns) for cut in cuts]
+        batches = [collate([group[i] for i in cut], device, COLUMNS) for cut in cuts]
         gradient_D = _gradient(module, config, batches, totals).mul_(len(groups))
         rows_ND[n], rows_NC[n] = sketch(gradient_D).cpu(), gradient_D[chosen].cpu()
         advance()
@@ -336,10 +331,9 @@ def _gradient(
     module.zero_grad()
     for batch in batches:
         is_trained_BT = batch["is_trained"]
-        scores = module(batch, ForwardOptions(config.sampling.temperature))
-        ratio_BT = torch.exp((scores["logprobs_BT"] - batch["old_logprobs"]) * is_trained_BT)
-        gain_BT = ratio_BT * batch["loss_advantages"] + scores["gain_BT"]
-        kind = config.optimization.loss_aggregation
+        logprobs_BT = module(batch, ForwardOptions(config.sampling.temperature))["logprobs_BT"]
+        ratio_BT = torch.exp((logprobs_BT - batch["old_logprobs"]) * is_trained_BT)
+        gain_BT, kind = ratio_BT * batch["loss_advantages"], config.optimization.loss_aggregation
         aggregate(gain_BT, is_trained_BT, kind, totals).backward()
     return torch.cat(
         [

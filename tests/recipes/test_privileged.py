@@ -104,20 +104,23 @@ def test_the_documented_value():
     """After 7 there is no miss, after 3 one: Δ = (σ(w_0) − σ(w_0 − exp w_2))/2 after 7."""
     batch = ChoiceBatch.of([one_choice(0, is_right=True)], torch.device("cpu"))
     with torch.no_grad():
-        roots_B, differences_BUL = certain([0.3, 0.0, 0.7, 0.0]).values(batch)
+        roots_B, differences_BU = certain([0.3, 0.0, 0.7, 0.0]).values(batch)
     right, wrong = (1 / (1 + np.exp(-x)) for x in (0.3, 0.3 - np.exp(0.7)))
     assert roots_B.tolist() == [0.5]
-    assert batch.of_chosen(differences_BUL).tolist()[0] == pytest.approx([(right - wrong) / 2])
+    assert differences_BU.tolist()[0] == pytest.approx([(right - wrong) / 2])
 
 
 def test_differences_have_no_mean_under_the_policy(trained):
     """The sum over all tokens, each by its probability, whatever has been learned."""
     for one in World(1).rollouts(20):
         logprobs_L = np.append(one.choices.logprobs_UK[1], np.log(0.005))
-        batch = ChoiceBatch.of([trained._sample(one, 0.25)], torch.device("cpu"))
-        with torch.no_grad():
-            totals_L = trained._model.values(batch)[1][0, 1].numpy()
-        assert np.exp(logprobs_L) @ totals_L == pytest.approx(0, abs=1e-6)
+        totals = []
+        for chosen in range(4):
+            one.choices.chosen_U[1] = chosen if chosen < 3 else -1
+            batch = ChoiceBatch.of([trained._sample(one, 0.25)], torch.device("cpu"))
+            with torch.no_grad():
+                totals.append(trained._model.values(batch)[1][0, 1].item())
+        assert np.exp(logprobs_L) @ totals == pytest.approx(0, abs=1e-6)
 
 
 def test_few_rewards_teach_it_what_every_choice_is_worth(trained):

@@ -47,28 +47,17 @@ class Tree:
         tilted = np.array([[self.tilt[leaf[:t]], 1 - self.tilt[leaf[:t]]] for t in range(DEPTH)])
         ratios, probs = torch.tensor(tilted / probs)[None].log(), torch.tensor(probs)[None].log()
         root = torch.tensor([self.root], dtype=torch.float64)
-        found_UL = bounded_differences(root, ratios, probs, torch.tensor([leaf]))[0].numpy()
-        found_UL[:, 0] += drift
-        moved = found_UL[np.arange(DEPTH), leaf].tolist()
-        found = fed(self.reward[leaf], moved, self.root)
-        found.tokens_T["actions/fed"] = found_UL[:, 0] - found_UL[:, 1]
-        return found
+        differences = bounded_differences(root, ratios, probs, torch.tensor([leaf]))[0].tolist()
+        drifts = [drift * (choice == 0) for choice in leaf]
+        moved = [sum(pair) for pair in zip(differences, drifts, strict=True)]
+        return fed(self.reward[leaf], moved, self.root)
 
     def gradients(self, advantages_of, group_size):
         """E of Σ_t A_t ∂ log π(a_t) over all groups: a number a state."""
-        return self.moments(advantages_of, group_size)[0]
-
-    def moments(self, advantages_of, group_size, all_actions=False):
-        """That mean, and the trace of the covariance; with Σ_a π(a) Δ(a) ∂ log π(a), or without."""
-        places, mean, square = {prefix: i for i, prefix in enumerate(self.first)}, 0.0, 0.0
+        expected = dict.fromkeys(self.first, 0.0)
         for leaves in product(self.reward, repeat=group_size):
-            weight = np.prod([self.probability(leaf) for leaf in leaves])
-            gradient = np.zeros(len(places))
+            weight = np.prod([self.probability(leaf) for leaf in leaves]) / group_size
             for leaf, advantages_T in zip(leaves, advantages_of(leaves), strict=True):
-                weights_T = self.rollout(leaf).tokens_T["actions/fed"]
                 for t in range(DEPTH):
-                    p, place = self.first[leaf[:t]], places[leaf[:t]]
-                    gradient[place] += advantages_T[t] * self.score(leaf, t) / group_size
-                    gradient[place] += all_actions * p * (1 - p) * weights_T[t] / group_size
-            mean, square = mean + weight * gradient, square + weight * gradient @ gradient
-        return mean, square - mean @ mean
+                    expected[leaf[:t]] += weight * advantages_T[t] * self.score(leaf, t)
+        return np.array([*expected.values()])

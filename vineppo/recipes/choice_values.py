@@ -97,26 +97,6 @@ def choices_of(scores: "TokenScores", rollouts: Sequence[Rollout]) -> list[Choic
     return found
 
 
-def set_differences(
-    rollout: Rollout, name: str, choices: Choices, differences_UL: np.ndarray
-) -> np.ndarray:
-    """Sets "differences/NAME" of the tokens, which it returns, and "actions/NAME".
-
-    A row of the latter has K ids, then Δ(a) less that of all others: as π sums to 1, Σ_a π(a) Δ(a)
-    is the sum over K and a constant.
-    """
-    num, num_tokens = len(choices.positions_U), len(rollout.response_ids)
-    differences_UL = differences_UL[:num]
-    differences_T = np.zeros(num_tokens)
-    differences_T[choices.positions_U] = differences_UL[np.arange(num), choices.chosen_U]
-    rollout.tokens_T[f"differences/{name}"] = tuple(differences_T.tolist())
-    actions_T: np.ndarray = np.zeros((num_tokens, 2 * choices.ids_UK.shape[1]), np.float32)
-    gains_UK = differences_UL[:, :-1] - differences_UL[:, -1:]
-    actions_T[choices.positions_U] = np.hstack([choices.ids_UK, gains_UK])
-    rollout.tokens_T[f"actions/{name}"] = actions_T  # type: ignore[assignment]
-    return differences_T
-
-
 class ChoiceModel(nn.Module):
     """How the value changes with the policy's choices."""
 
@@ -139,7 +119,7 @@ class ChoiceModel(nn.Module):
 
     @abstractmethod
     def values(self, batch: "ChoiceBatch") -> tuple[torch.Tensor, torch.Tensor]:
-        """Values of the roots [B], and what choices change, of mean 0 under π, [B, U, L]."""
+        """Values of the roots [B], and what each choice changed, of mean 0 under π, [B, U]."""
 
     @abstractmethod
     def losses(self, batch: "ChoiceBatch", rewards_BU: torch.Tensor) -> torch.Tensor:
@@ -337,17 +317,18 @@ class LearnedFromChoices(ValuePredictor):
         samples_B = [self._sample(rollout, prior) for rollout in rollouts]
         batch = ChoiceBatch.of(samples_B, self._device)
         if self._model is None:  # as training starts
-            roots_B, differences_BUL = batch.rewards_B, torch.zeros_like(batch.logprobs_BUL)
+            roots_B, differences_BU = batch.rewards_B, torch.zeros_like(batch.hidden_BUH[..., 0])
         else:
             averaged: Any = self._averaged.module
-            roots_B, differences_BUL = averaged.values(batch)
-            differences_BUL = self._coefficient * differences_BUL
-        differences = differences_BUL.double().cpu().numpy()
+            roots_B, differences_BU = averaged.values(batch)
+            differences_BU = self._coefficient * differences_BU
+        differences = (differences_BU * batch.is_there_BU).double().cpu().numpy()
         values = []
         for b, rollout in enumerate(rollouts):
-            differences_T = set_differences(
-                rollout, self.name, samples_B[b].choices, differences[b]
-            )
+            positions_U = samples_B[b].choices.positions_U
+            differences_T = np.zeros(len(rollout.response_ids))
+            differences_T[positions_U] = differences[b, : len(positions_U)]
+            rollout.tokens_T[f"differences/{self.name}"] = tuple(differences_T.tolist())
             before_T = np.cumsum(differences_T) - differences_T
             values.append((float(roots_B[b]) + before_T).tolist())
         self.set_values(rollouts, values)

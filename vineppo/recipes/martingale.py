@@ -34,16 +34,13 @@ class MartingaleCredit(Credit):
     compares_rollouts = True
     reads_differences = True
 
-    all_actions: bool = False
-
     def advantages(self, rollouts_G: Sequence[Rollout]) -> list[list[float]]:
         residuals_G = [
             total - rollout.state_values_S[0] - math.fsum(rollout.differences_T)
             for total, rollout in zip(group_returns(rollouts_G), rollouts_G, strict=True)
         ]
-        share = 0.0 if self.all_actions else 1.0
         return [
-            [share * difference + advantage for difference in rollout.differences_T]
+            [difference + advantage for difference in rollout.differences_T]
             for advantage, rollout in zip(shrunk_advantages(residuals_G), rollouts_G, strict=True)
         ]
 

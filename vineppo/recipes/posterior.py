@@ -109,7 +109,7 @@ def bounded_differences(
     logprobs_BUL: torch.Tensor,
     chosen_BU: torch.Tensor,
 ) -> torch.Tensor:
-    """Δ(a) = q(a) − Σ_a' π(a') q(a') of every choice, [B, U, L], with q(a) = min(1, V ρ(a)).
+    """Δ = q(a) − Σ_a' π(a') q(a') of every choice, [B, U], with q(a) = min(1, V ρ(a)).
 
     V is the root's value and the Δ so far, within [0, 1]. Root 0.5, π = (0.5, 0.5), ρ = (2, 0): the
     first adds 0.5 and the second takes it; of ρ = (1.5, 0.5) they are ±0.25.
@@ -119,6 +119,7 @@ def bounded_differences(
     differences = []
     for u in range(chosen_BU.shape[1]):
         after_BL = (values_B.clamp(0, 1)[:, None] * ratios_BUL[:, u]).clamp(max=1)
-        differences.append(after_BL - (probs_BUL[:, u] * after_BL).sum(-1, keepdim=True))
-        values_B = values_B + differences[-1].gather(-1, chosen_BU[:, u, None])[:, 0]
+        chosen_B = after_BL.gather(-1, chosen_BU[:, u, None])[:, 0]
+        differences.append(chosen_B - (probs_BUL[:, u] * after_BL).sum(-1))
+        values_B = values_B + differences[-1]
     return torch.stack(differences, 1)

@@ -66,11 +66,11 @@ class Pointer(ChoiceModel):
         ]
 
     def values(self, batch: ChoiceBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Δ_u(a) = q(a) − E_π[q], q(a) the value after a."""
+        """Δ_u = q(a_u) − E_π[q], q(a) the value after a."""
         misses_BUL, taken_BU, to_come_BU = self.misses(batch)
         before_BU = taken_BU.cumsum(-1) - taken_BU + to_come_BU
         after_BUL = self.logits(batch, before_BU[..., None] + misses_BUL).sigmoid()
-        return batch.rewards_B, batch.centred(after_BUL)
+        return batch.rewards_B, batch.of_chosen(batch.centred(after_BUL))
 
     def losses(self, batch: ChoiceBatch, rewards_BU: torch.Tensor) -> torch.Tensor:
         _, taken_BU, to_come_BU = self.misses(batch)

@@ -16,8 +16,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.products import timed
-from benchmarks.train_step import random_sequences
+from benchmarks.train_step import random_sequences, timed
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed

@@ -36,9 +36,7 @@ def test_a_missing_model_is_one_line_and_status_2(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["naive_schedule", "iteration", "request_cost", "train_step", "scaling"]
-)
+@pytest.mark.parametrize("name", ["naive_schedule", "iteration", "train_step", "ground_truth"])
 def test_quick_runs_of_the_others_write_theirs(name, tmp_path):
     out = tmp_path / "numbers.json"
     result = run_benchmark(name, "--quick", "--out", str(out))
@@ -48,4 +46,3 @@ def test_quick_runs_of_the_others_write_theirs(name, tmp_path):
     for ratio, found in written["ratios"].items():
         assert found["min"] <= found["median"] <= found["max"]
         assert ratio in result.stdout
-    assert out.with_suffix(".png").is_file() is (name == "iteration")

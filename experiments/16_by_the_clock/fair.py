@@ -31,7 +31,7 @@ NAMES = {
 
 
 def main() -> None:
-    rows = pd.read_csv(HERE / "curves/learning_curves.csv")
+    rows = pd.read_csv(HERE / "learning_curves.csv")
     rows["method"] = rows["method"].str.removeprefix("credit_sheet_")
     curves = {  # of every method: seeds by iterations
         name: of.pivot_table(index="seed", columns="iteration", values="pass@1")

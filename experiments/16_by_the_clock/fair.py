@@ -8,10 +8,10 @@ the mean of the curve (trapezoids) with its difference from RLOO's (Welch, over 
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from analysis import figures
 from analysis.stats.comparison import welch
 
 HERE = Path(__file__).parent / "fair"
@@ -42,19 +42,21 @@ def main() -> None:
         for name, curve in curves.items()
     }
     found = []
-    for name in filter(curves.__contains__, NAMES):
-        curve, versus = curves[name], welch(means[name], means["rloo"])
-        at = {f"at_{iteration}": curve[iteration].mean() for iteration in curve.columns}
-        row = {"method": name, "num_seeds": len(curve)} | at | {"lowest": curve.iloc[:, -1].min()}
-        row |= {"mean_of_curve": means[name].mean(), "versus_rloo": versus.effect.value}
-        ends = {"versus_rloo_low": versus.effect.low, "versus_rloo_high": versus.effect.high}
-        found.append(row | ends | {"p_t": versus.p_value})
-        plt.plot(curve.columns, curve.mean(), marker="o", ms=3, label=NAMES[name])
+    with figures.panels(1, 1) as (figure, (axis,)):
+        for index, name in enumerate(filter(curves.__contains__, NAMES)):
+            curve, versus = curves[name], welch(means[name], means["rloo"])
+            at = {f"at_{iteration}": curve[iteration].mean() for iteration in curve.columns}
+            row = {"method": name, "num_seeds": len(curve)} | at
+            row |= {"lowest": curve.iloc[:, -1].min(), "mean_of_curve": means[name].mean()}
+            row |= {"versus_rloo": versus.effect.value, "versus_rloo_low": versus.effect.low}
+            found.append(row | {"versus_rloo_high": versus.effect.high, "p_t": versus.p_value})
+            color, marker = figures.COLORS[index % len(figures.COLORS)], figures.marker(index)
+            axis.plot(curve.columns, curve.mean(), label=NAMES[name], color=color, marker=marker)
+        axis.set_xlabel("iteration")
+        axis.set_ylabel("pass@1, mean over seeds")
+        figures.shared_legend(figure, axis)
+        figures.save(figure, HERE / "curves")
     pd.DataFrame(found).to_csv(HERE / "table.csv", index=False, float_format="%.6g")
-    plt.xlabel("iteration")
-    plt.ylabel("pass@1, mean over seeds")
-    plt.legend(fontsize=7)
-    plt.savefig(HERE / "curves.png", dpi=150, bbox_inches="tight")
 
 
 if __name__ == "__main__":

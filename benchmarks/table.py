@@ -90,7 +90,7 @@ ROWS = (
     Row(
         "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
         "seconds of a VinePPO iteration beside two programs that each use 60 % of a core ÷ alone",
-        "1.4: a fair share of two cores", "≤ 1.6", None,
+        "above 1: the programs take 1.2 of two cores", "≤ 1.6", None,
     ),
     Row(
         "busy_machine", "beside two programs ÷ alone, as they are", "busy ÷ quiet, untended",

@@ -1,4 +1,4 @@
-"""Ranks of several machines: who decides, who syncs, and by which backend they talk."""
+"""Ranks of several machines, and threads beside other programs."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What an update takes where no pass had its lengths before, and where the same comes again.
+"""Seconds of an update with new lengths, and of the same update again.
 
     PYTHONPATH=. python experiments/09_gpu/update.py FILE.csv [--set dotted.key=value …]
 

@@ -55,6 +55,7 @@ for baseline in RLOO GRPO "martingale, answer in view"; do
 done | awk 'NR == 1 || !/^setting,/' > $here/clock/versus.csv
 # The fair control: one update and one rate for all.
 experiments/sweep_two.sh $here/fair/sweep.jsonnet ${runs}_fair_sweep
+python experiments/11_credit/sweep.py ${runs}_fair_sweep $here/fair/sweep.csv
 experiments/sweep_two.sh $here/fair/runs.jsonnet $runs/fair
 python -m analysis learning-curves $runs/fair/* --out $runs/fair_curves
 cp $runs/fair_curves/learning_curves.csv $here/fair

@@ -1,4 +1,4 @@
-"""What runs side by side is busy once, worked out by hand."""
+"""Work that runs side by side counts once as busy, worked out by hand."""
 
 import pytest
 

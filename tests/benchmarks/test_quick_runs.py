@@ -1,4 +1,4 @@
-"""A benchmark from its command line to its JSON; nothing is said of speed."""
+"""Benchmarks from the command line to their JSON. No test asserts a speed."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_quick_run_writes_its_numbers(tmp_path):
     assert written["runs"] == 1
     figures, found = written["figures"], written["ratios"]["ours / ceiling"]
     assert 0 < found["min"] <= found["median"] <= found["max"]
-    # Both sampled the same tokens, of which every request has at least one.
+    # Both sampled the same tokens. Every request has at least one.
     assert figures["sampled_tokens"] == figures["ceiling_tokens"] >= figures["requests"]
     assert figures["requests"] == figures["distinct_states"] * figures["workload"]["K"]
     # 8 prompts × 2 rollouts: the 8 first states are shared, the others mostly not.

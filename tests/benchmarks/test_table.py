@@ -47,7 +47,7 @@ def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_i
 
 
 class Runs:
-    """Stands in for the benchmarks' processes: writes what they would, but for `failing`."""
+    """Stands in for the benchmarks' processes: writes what they would, and fails for `failing`."""
 
     def __init__(self):
         self.names, self.failing = [], None

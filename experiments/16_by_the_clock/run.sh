@@ -1,5 +1,5 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; two cores, three hours. What is there is kept.
+# From the repository's root, in the project's environment; two cores, three hours without the fair control. What is there is kept.
 set -e
 here=experiments/16_by_the_clock
 runs=${RUNS:-runs/16_by_the_clock}

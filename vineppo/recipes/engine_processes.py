@@ -370,7 +370,9 @@ class _Served:
 
 def _opened(handle: tuple[Any, ...]) -> torch.Tensor:
     """The sender's tensor; this process sees one GPU, whatever its number is for the sender."""
-    return rebuild_cuda_tensor(*handle[:DEVICE], 0, *handle[DEVICE + 1 :])
+    here = list(handle)
+    here[DEVICE] = 0
+    return rebuild_cuda_tensor(*here)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ ROWS = (
     Row(
         "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
         "seconds of a VinePPO iteration beside two programs that each use 60 % of a core ÷ alone",
-        "about 1.7: in 84 % of the time a program halves a core, for which both threads wait", "≤ 1.6", None,
+        "about 1.7: in 84 % of the time a program halves a core, for which both threads wait",
+        "≤ 1.6", None,
     ),
     Row(
         "busy_machine", "beside two programs ÷ alone, as they are", "busy ÷ quiet, untended",

@@ -20,7 +20,7 @@ values + {
   tuned:: {
     [name(kind, beta, rate)]: kinds[kind](beta) { learning_rate: std.parseJson(rate) }
     for kind in std.objectFields(kinds)
-    for beta in (if kind == 'hl_gauss' then [1] else [1, 5])
+    for beta in { hl_gauss: [1], prefixes: [1, 5], end: [5], end_squared: [1] }[kind]
     for rate in (if kind == 'hl_gauss' then ['1e-3', '3e-3'] else ['1e-4', '1e-3'])
   },
   name: 'claims',

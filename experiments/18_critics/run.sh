@@ -102,7 +102,7 @@ python $here/claims.py tuned ${claims}_tuned
 [ -d ${claims}_trained/final ] || vineppo train experiments/11_credit/credit_short_rloo.jsonnet --run-dir ${claims}_trained \
     --set seed=2 --set num_iterations=6 --set rollouts.num_prompts=64 --set rollouts.num_samples=8 --set evaluation.every=0 \
     --set checkpoint.every=0 --set logging.wandb_project=null
-python -m analysis ground-truth $claims --checkpoints 6 --states 4096 --samples 2 --draws 3
+python -m analysis ground-truth $claims --checkpoints 6 --states 2048 --samples 2 --draws 3
 python $here/claims.py $claims ${claims}_trained ${claims}_out
 python -m analysis value-accuracy ${claims}_out --out ${claims}_out/accuracy
 grep -E "^method,|,boundaries,(mse_c|explained_variance_c|pearson|equivalent)" ${claims}_out/accuracy/value_accuracy.csv > $here/claims/value_accuracy.csv

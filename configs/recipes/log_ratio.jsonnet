@@ -1,0 +1,5 @@
+// credit_short_ppo whose values are log-ratios of an adapted model to the starting policy.
+(import '../credit_short_ppo.jsonnet') + {
+  name: 'log_ratio',
+  critic+: { kind: 'log_ratio', loss: { kind: 'cross_entropy', low: 0, high: 1 }, beta: 5 },
+}

@@ -2,6 +2,7 @@ BIN := .venv/bin
 SEED ?=
 ARGS ?=
 LOCK ?=
+MODEL ?=
 # More than cores: tests wait for processes that they start.
 JOBS ?= 3
 seed_suffix := $(if $(SEED),_seed$(SEED))
@@ -12,7 +13,7 @@ demo_report := runs/demo_report$(seed_suffix)
 pytest := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full check size pages format clean
+.PHONY: help setup demo test test-full bench check size pages format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -21,9 +22,9 @@ setup: ## make .venv from the lock file (LOCK=requirements/cpu.lock picks anothe
 	@requirements/setup.sh $(LOCK)
 
 # Neither the demo nor the tests need the network.
-demo test test-full: export HF_HUB_OFFLINE := 1
-demo test test-full: export VLLM_NO_USAGE_STATS := 1
-demo test test-full: export TOKENIZERS_PARALLELISM := false
+demo test test-full bench: export HF_HUB_OFFLINE := 1
+demo test test-full bench: export VLLM_NO_USAGE_STATS := 1
+demo test test-full bench: export TOKENIZERS_PARALLELISM := false
 test test-full: export WANDB_MODE := offline
 
 demo: setup ## VinePPO and PPO on the embedded policy, and a report (SEED=2 for another seed)
@@ -38,6 +39,9 @@ test: setup ## run the tests, in minutes (ARGS='tests/credit -x' for some, JOBS=
 
 test-full: setup ## run all tests, the grids and the long ones as well
 	$(pytest) --durations=20 -m 'slow or not slow' $(ARGS)
+
+bench: setup ## measure speed and write benchmarks/README.md (MODEL=DIRECTORY adds a real model); again: resume
+	$(BIN)/python -m benchmarks $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 check: setup ## format, lint and types, changing nothing
 	$(BIN)/ruff format --check .

@@ -1,7 +1,6 @@
 """An iteration's rollouts and values in two calls of the engine, with a barrier between them."""
 
 import random
-import time
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -10,19 +9,6 @@ from benchmarks.workload import ITERATION, Workload, llm_of
 from vineppo.rollouts import Prompt
 from vineppo.segment import token_texts
 from vineppo.types import derive_seed
-
-
-@dataclass(frozen=True)
-class Work:
-    """Tokens and requests of one measurement.
-
-    `fed_tokens` are those computed as prefixes; None where vLLM does not tell them.
-    """
-
-    sampled_tokens: int
-    fed_tokens: int | None
-    requests: int
-    values_s: float
 
 
 @dataclass(frozen=True)
@@ -44,22 +30,15 @@ class State:
     max_tokens: int
 
 
-def iteration(workload: Workload, schedule: Schedule) -> Work:
-    """All rollouts, then all values, each in one call."""
+def iteration(workload: Workload, schedule: Schedule) -> int:
+    """All rollouts, then all values, each in one call. Returns how many tokens were sampled."""
     rollouts, states = sample_rollouts(workload, schedule)
-    barrier = time.perf_counter()
     if schedule.is_deduplicated:
         states = list({state.prefix: state for state in states}.values())
-    values = sample_values(workload, schedule, states)
-    values_s = time.perf_counter() - barrier
-    requests = len(rollouts) + len(states)
-    outputs = [*rollouts, *values]
-    sampled = sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
-    if schedule.has_cache or schedule.is_forked:
-        return Work(sampled, None, requests, values_s)
-    fed = sum(len(output.prompt_token_ids) * len(output.outputs) for output in outputs)
-    assert not any(output.num_cached_tokens for output in outputs), "the prefix cache must be off"
-    return Work(sampled, fed, requests, values_s)
+    outputs = [*rollouts, *sample_values(workload, schedule, states)]
+    is_cached = any(output.num_cached_tokens for output in outputs)
+    assert schedule.has_cache or schedule.is_forked or not is_cached, "the cache must be off"
+    return sum(len(sample.token_ids) for output in outputs for sample in output.outputs)
 
 
 def sample_rollouts(workload: Workload, schedule: Schedule) -> tuple[list[Any], list[State]]:

@@ -1,6 +1,6 @@
 """Tokens/s of the analysis `ground-truth` ÷ tokens/s of one saturated `LLM.generate` call.
 
-Ours is `sample_continuations`: 512 step boundaries of an iteration's rollouts, 256 continuations
+Ours is `sample_continuations`: 128 step boundaries of an iteration's rollouts, 64 continuations
 each, sampled, decoded and graded. The ceiling is `values_throughput`'s: the same prefixes and
 lengths in one call of vLLM, without text or grading.
 """
@@ -19,9 +19,8 @@ from benchmarks.workload import ITERATION, Workload, describe_workload, open_wor
 from vineppo.rollouts import State
 
 NAME = "ground_truth"
-NUM_STATES, NUM_SAMPLES = 512, 256
+NUM_STATES, NUM_SAMPLES = 128, 64
 QUICK_STATES, QUICK_SAMPLES = 8, 32
-MAX_ROUNDS = 3  # of millions of tokens each
 
 
 def main() -> None:
@@ -29,7 +28,6 @@ def main() -> None:
     num_states, num_samples = (
         (QUICK_STATES, QUICK_SAMPLES) if options.is_quick else (NUM_STATES, NUM_SAMPLES)
     )
-    num_rounds = min(options.num_runs, MAX_ROUNDS)
     with open_workload(options) as workload:
         states = boundaries(workload, num_states)
         recorder = RecordingEngine(workload.sampler.engine)
@@ -44,13 +42,13 @@ def main() -> None:
             return (workload.sampler.engine.counts.sampled_tokens - before) / seconds
 
         measured = alternate(
-            num_rounds,
+            options.num_runs,
             {"ours": ours, "ceiling": lambda: ceiling(workload, recorded)},
         )
         report(
             NAME,
             options,
-            num_rounds,
+            options.num_runs,
             {"ours / ceiling": ratio(measured["ours"], measured["ceiling"])},
             {
                 **{f"{name}_tokens_per_s": median(rates) for name, rates in measured.items()},

@@ -1,22 +1,21 @@
-"""Where the time of real training iterations goes, and how full the engine is meanwhile.
+"""Where the time of real training iterations goes.
 
 These are iterations of `vineppo train` in a separate run directory: sampling, scoring, update,
 weight sync, metrics on disk. Checkpoints and evaluation do not count: the user sets these.
 Busy is when the engine steps, without what requests trigger in our own code (splitting, grading,
-submitting), and when a forward, backward or optimizer pass runs. All else is idle. The ratios are
-shares of an iteration's time. Parallel work counts once: on a GPU the reference's pass and the
+submitting), and when a forward, backward or optimizer pass runs. All else is idle. The ratio is a
+share of an iteration's time. Parallel work counts once: on a GPU the reference's pass and the
 engine. The first iteration, which warms the machine up, and the last, after which the run
-evaluates, are left out. Occupancy is the number of sequences in an engine step over
-`engine.max_num_seqs`, weighted by the step's time. With `--out FILE.json` the occupancy over time
-of the second iteration is drawn in FILE.png.
+evaluates, are left out.
 """
 
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from math import inf
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -25,15 +24,12 @@ from typing import Any, TypeVar
 import torch
 
 from benchmarks.harness import parse_options, report, run_main, spread
-from benchmarks.occupancy import covered_s, draw_occupancy, mean_occupancy
 from benchmarks.watched_engine import EngineStep, TimedEngine
 from benchmarks.workload import describe_workload, workload_config
 from vineppo.config.schema import TrainConfig
 from vineppo.train import open_training, run_iterations
 
 NAME = "iteration"
-TOKENS = ("tokens/rollout", "tokens/values", "tokens/prompt", "tokens/prefix_cached")
-SHARES = ("policy/padding_frac", "grading/memo_hit_frac")
 
 Result = TypeVar("Result")
 
@@ -113,51 +109,38 @@ class Iteration:
 
 
 def main() -> None:
-    options = parse_options(NAME, "seconds by phase, occupancy of the engine, idle share")
+    options = parse_options(NAME, "the share of an iteration in which nothing runs")
     with TemporaryDirectory(prefix="benchmark-") as directory:
         config = workload_config(options, Path(directory))
         config = replace(config, num_iterations=options.num_runs + 2)
         watched = run(config, Path(directory) / "run")
     measured = iterations(watched)[1:-1]
-    phases = [
-        key
-        for key in measured[0].metrics
-        if key.startswith("time/") and key != "time/elapsed_s"  # since the run began
-    ]
-    figures = {
-        key: median(iteration.metrics[key] for iteration in measured)
-        for key in (*phases, *TOKENS, *SHARES)
-        if key in measured[0].metrics
-    }
-    occupancies = [mean_occupancy(i.steps, config.engine.max_num_seqs) for i in measured]
-    if options.out is not None:
-        first = measured[0]
-        draw_occupancy(
-            first.steps,
-            first.passes_s,
-            first.start_s,
-            config.engine.max_num_seqs,
-            options.out.with_suffix(".png"),
-        )
     report(
         NAME,
         options,
         options.num_runs,
+        {"idle / iteration": spread([i.idle for i in measured])},
         {
-            **{
-                f"{name} / iteration": spread([getattr(i, name) for i in measured])
-                for name in ("idle", "sampling", "training")
-            },
-            "occupancy of the engine": spread(occupancies),
-        },
-        {
-            **figures,
+            "sampling": median(i.sampling for i in measured),
+            "training": median(i.training for i in measured),
             "engine_steps": median(len(i.steps) for i in measured),
             "callbacks_s": median(i.callbacks_s for i in measured),
             "workload": describe_workload(config),
             "iterations": [i.metrics for i in measured],
         },
     )
+
+
+def covered_s(spans_s: Iterable[tuple[float, float]]) -> float:
+    """Seconds when at least one of the spans (start, end) runs.
+
+    (0, 2), (1, 3) and (5, 6) cover 4.
+    """
+    total, until = 0.0, -inf
+    for start, end in sorted(spans_s):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def run(config: TrainConfig, directory: Path) -> Watched:

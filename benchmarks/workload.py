@@ -30,7 +30,7 @@ from vineppo.models import load_model, load_tokenizer
 from vineppo.progress import Progress
 from vineppo.recipes.transformers_engine import TransformersConfig
 from vineppo.rollouts import Prompt, Sampler, submit_rollouts
-from vineppo.segment import Segmenter, steps_of
+from vineppo.segment import steps_of
 from vineppo.tasks import load_task
 from vineppo.tasks.environments import build_environment
 from vineppo.tasks.grading import Grader
@@ -53,8 +53,6 @@ class Workload:
     sampler: Sampler
     stop_ids: tuple[int, ...]
     train_P: list[Prompt]
-    num_parameters: int
-    width: int  # of a hidden state
 
     @property
     def credit(self) -> VineCredit:
@@ -66,17 +64,11 @@ class Workload:
         return self.train_P[: self.config.rollouts.num_prompts]
 
     def varied(
-        self,
-        num_continuations: int | None = None,
-        num_prompts: int | None = None,
-        segmenter: Segmenter | None = None,
+        self, num_continuations: int | None = None, num_prompts: int | None = None
     ) -> "Workload":
         """The same engine with more or less to do."""
-        credit = replace(
-            self.credit,
-            num_continuations=num_continuations or self.credit.num_continuations,
-            segmenter=segmenter or self.credit.segmenter,
-        )
+        count = num_continuations or self.credit.num_continuations
+        credit = replace(self.credit, num_continuations=count)
         rollouts = self.config.rollouts
         rollouts = replace(rollouts, num_prompts=num_prompts or rollouts.num_prompts)
         return replace(self, config=replace(self.config, credit=credit, rollouts=rollouts))
@@ -135,8 +127,6 @@ def open_workload(options: Options) -> Iterator[Workload]:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="benchmark-")))
         config = workload_config(options, directory)
         loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
-        num_parameters = sum(weight.numel() for weight in loaded.model.parameters())
-        width = loaded.model.config.hidden_size
         train_P = encode_problems(config, loaded, load_task(config.task).train_P)
         grader = stack.enter_context(
             Grader(config.task.grading, opening=config.task.prompt.response_prefix)
@@ -148,7 +138,7 @@ def open_workload(options: Options) -> Iterator[Workload]:
             environment=build_environment(config.task, loaded.tokenizer, loaded.engine_model),
         )  # fmt: skip
         stop_ids = loaded.engine_model.stop_ids
-        yield Workload(config, sampler, stop_ids, train_P, num_parameters, width)
+        yield Workload(config, sampler, stop_ids, train_P)
 
 
 def workload_config(options: Options, directory: Path) -> TrainConfig:

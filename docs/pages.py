@@ -29,7 +29,7 @@ from typing import Any
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = "README.md docs/*.md dev/benchmarks.md experiments/**/README.md"
+NAMES = "README.md docs/*.md benchmarks/README.md experiments/**/README.md"
 PAGES = [page for name in NAMES.split() for page in sorted(ROOT.glob(name))]
 TABLE = re.compile(r"<!-- table: (\w+) -->\n(.*?)<!-- end -->", re.DOTALL)
 NUMBER = re.compile(r"<!--(\w+)-->(.*?)<!--/-->", re.DOTALL)

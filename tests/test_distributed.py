@@ -1,7 +1,9 @@
-"""Ranks of several machines: who decides, who syncs, and by which backend they talk."""
+"""Ranks of several machines, and threads beside other programs."""
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,3 +97,37 @@ def test_a_rank_takes_its_gpu_before_it_joins_the_others(monkeypatch):
     )
     init_distributed()
     assert calls == [1, "cpu:gloo,cuda:nccl"]
+
+
+OTHERS = """
+import os, threading, time
+from vineppo import distributed
+
+cores = os.sched_getaffinity(0)
+others, used_s = 0.0, 0.0
+
+def others_cpu_s(_):
+    global used_s
+    used_s += others * distributed.POLL_S
+    return used_s
+
+def wait_until_on(expected):
+    end = time.monotonic() + 20
+    while os.sched_getaffinity(0) != expected and time.monotonic() < end:
+        time.sleep(0.01)
+    assert os.sched_getaffinity(0) == expected, os.sched_getaffinity(0)
+
+distributed.POLL_S, distributed._others_cpu_s = 0.01, others_cpu_s
+threading.Thread(target=distributed._watch_cores, daemon=True).start()
+time.sleep(0.1)
+os.sched_setaffinity(0, {min(cores)})  # as vLLM binds the threads
+for others in (0.0, len(cores), 0.0, len(cores)):
+    time.sleep(0.1)
+    wait_until_on(cores if others else {min(cores)})
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is nothing to choose from")
+def test_bound_threads_move_freely_while_others_take_cores():
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", OTHERS], check=True, env=environment)

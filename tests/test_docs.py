@@ -24,7 +24,8 @@ from vineppo.errors import UserError
 from vineppo.tools.reward_model.config import RewardModelConfig
 
 ROOT = Path(__file__).parents[1]
-PATTERNS = ("*.md", "docs/*.md", "dev/*.md", "experiments/**/README.md", "vineppo/assets/README.md")
+PATTERNS = ("*.md", "docs/*.md", "dev/*.md", "experiments/**/README.md", "benchmarks/README.md")
+PATTERNS += ("vineppo/assets/README.md",)
 PAGES = sorted(page for pattern in PATTERNS for page in ROOT.glob(pattern))
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -3,11 +3,13 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar, cast
 
@@ -18,6 +20,8 @@ from vineppo.errors import InterruptionError, SharedError, UserError
 from vineppo.parent_death import die_with_parent
 
 POLL_S = 1.0
+SPARE_CORES = 0.25  # that others may use before we count the machine as busy
+POLLS_ALONE = 3  # before we count it as quiet again
 T = TypeVar("T")
 _asked: str | None = None  # the signal that asked this process to end; handlers need a global
 
@@ -42,6 +46,8 @@ def init_distributed() -> None:
     if not is_launched:
         os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
         distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
+        if not on_gpu:
+            share_cores()
         return
     if not on_gpu:
         bind_cores(local_rank(), num_local_ranks())
@@ -184,6 +190,67 @@ def bind_cores(local_rank: int, num_local: int) -> None:
     for thread in os.listdir("/proc/self/task"):  # those that torch has started already, too
         os.sched_setaffinity(int(thread), mine)
     torch.set_num_threads(len(mine))
+
+
+def share_cores() -> None:
+    """Lets other programs run, without fewer threads, so that no number depends on the load.
+
+    OpenMP's threads spin for 3 ms while they wait for each other, and vLLM binds each to a core.
+    Alone that is fastest. Beside other programs a thread spins for one that has no core. While they
+    take cores that our threads need, ours sleep at once and move freely. The settings of a user, in
+    the environment, stay.
+    """
+    its = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "VLLM_CPU_OMP_THREADS_BIND"
+    if torch.get_num_threads() > 1 and not any(name in os.environ for name in its):
+        threading.Thread(target=_watch_cores, name="share_cores", daemon=True).start()
+
+
+def _watch_cores() -> None:
+    cores, num_threads = os.sched_getaffinity(0), torch.get_num_threads()
+    bound: dict[int, set[int]] = {}  # the cores of the threads that are free to move meanwhile
+    alone: threading.Event | None = None
+    num_alone = 0
+    then, others_then = time.monotonic(), _others_cpu_s(cores)
+    while True:
+        time.sleep(POLL_S)
+        now, others_now = time.monotonic(), _others_cpu_s(cores)
+        others = (others_now - others_then) / (now - then)
+        then, others_then = now, others_now
+        is_busy = others + num_threads > len(cores) + SPARE_CORES
+        num_alone = 0 if is_busy else num_alone + 1
+        if is_busy:
+            if alone is None:
+                alone = threading.Event()
+                threading.Thread(target=_outnumber_cores, args=(alone,), daemon=True).start()
+            for thread in map(int, os.listdir("/proc/self/task")):
+                with suppress(ProcessLookupError):  # it has ended
+                    if (its_cores := os.sched_getaffinity(thread)) != cores:
+                        bound[thread] = its_cores
+                        os.sched_setaffinity(thread, cores)
+        elif alone is not None and num_alone == POLLS_ALONE:
+            alone.set()
+            alone = None
+            for thread, its_cores in bound.items():
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, its_cores)
+            bound.clear()
+
+
+def _outnumber_cores(alone: threading.Event) -> None:
+    """While libgomp has more threads than cores, none of them spins. This one's only wait."""
+    torch.empty(1 << 20).fill_(0)  # large enough that this thread gets threads of its own
+    alone.wait()
+
+
+def _others_cpu_s(cores: set[int]) -> float:
+    """The processor time that all but this process have had on `cores`."""
+    total = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *ticks = line.split()
+        if name[3:].isdigit() and int(name[3:]) in cores:
+            user, nice, system, _, _, irq, softirq, steal = map(int, ticks[:8])
+            total += user + nice + system + irq + softirq + steal
+    return total / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
 @contextmanager

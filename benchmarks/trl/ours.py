@@ -14,9 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trl.operations import Operations
 from benchmarks.trl.protocol import Channel, Message
-from benchmarks.workload import llm_of, with_shared_prefixes
+from benchmarks.workload import with_shared_prefixes
 from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
@@ -26,21 +25,11 @@ from vineppo.metrics import logprob_gap_metrics
 from vineppo.models import load_model
 from vineppo.policy import Policy, Reference
 from vineppo.progress import Progress
-from vineppo.recipes.transformers_engine import TransformersEngine
 from vineppo.rollouts import Prompt, Sampler
 from vineppo.tasks.grading import Grader
 from vineppo.train import build_reference_pass
 from vineppo.types import Problem
 from vineppo.update import update_policy
-
-# Ours, by the names of the comparison.
-PHASES = {
-    "rollout": "generation",
-    "grading": "scoring",
-    "logprobs": "scoring",
-    "update": "update",
-    "sync": "sync",
-}
 
 
 def main() -> None:
@@ -57,16 +46,10 @@ def main() -> None:
     with open_iterations(config) as iterations:
         channel.say({"ready": {p: version(p) for p in ("torch", "transformers", "deepspeed")}})
         size, iteration = config.rollouts.num_prompts, 0
-        while (command := channel.wait()) is not None:
+        while channel.wait():
             iteration += 1
-            iterations.set_stops(command["has_stops"])
             chosen_P = prompts_P[(iteration - 1) * size : iteration * size]
-            if command["is_profiled"]:
-                iterations.operations.start()
-            message = iterations.run(chosen_P, iteration)
-            if command["is_profiled"]:
-                message["operations"] = iterations.operations.stop()
-            channel.say(message)
+            channel.say(iterations.run(chosen_P, iteration))
 
 
 @dataclass(frozen=True)
@@ -77,23 +60,11 @@ class Iterations:
     sampler: Sampler
     policy: Policy
     reference: Reference
-    stop_ids: tuple[int, ...]
-    generation_config: dict[str, Any]
-    operations: Operations
-
-    def set_stops(self, has_stops: bool) -> None:
-        """Sets whether an id ends a response; vLLM adds those of the model's generation config."""
-        engine: Any = self.sampler.engine
-        engine._stop_ids = list(self.stop_ids) if has_stops else []
-        if not isinstance(engine, TransformersEngine):
-            engine._checked.clear()
-            processor = llm_of(engine).llm_engine.input_processor
-            processor.generation_config_fields = self.generation_config if has_stops else {}
 
     def run(self, prompts_P: list[Prompt], iteration: int) -> Message:
         """Seconds by phase, and numbers that compare the two sides."""
         config, engine, policy = self.config, self.sampler.engine, self.policy
-        kl_coef, progress = config.reference.kl_coef, MarkedProgress(self.operations)
+        kl_coef, progress = config.reference.kl_coef, Progress(1, 0, 0.0)
         progress.restart()
         reference_pass = build_reference_pass(config, self.reference, policy.device)
         rollouts = sample(
@@ -125,19 +96,6 @@ class Iterations:
         }
 
 
-class MarkedProgress(Progress):
-    """Tells the profile of the phases too."""
-
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(1, 0, 0.0)
-        self._operations = operations
-
-    def enter(self, phase: str | None) -> None:
-        if phase != self._phase and phase is not None:
-            self._operations.enter(PHASES[phase])
-        super().enter(phase)
-
-
 @contextmanager
 def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
     """Engine, policy, reference and grader, all with the starting weights."""
@@ -152,11 +110,7 @@ def open_iterations(config: TrainConfig) -> Iterator[Iterations]:
         engine.wake()
         engine.load_weights(policy.named_weights())
         sampler = Sampler(engine, grader, loaded.tokenizer, config.sampling, config.seed)
-        fields = {}
-        if not isinstance(engine, TransformersEngine):
-            fields = llm_of(engine).llm_engine.input_processor.generation_config_fields
-        stop_ids = loaded.engine_model.stop_ids
-        yield Iterations(config, sampler, policy, reference, stop_ids, fields, Operations())
+        yield Iterations(config, sampler, policy, reference)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Resident processes that run one iteration on command, by lines of JSON. Standard library alone.
 
-The worker says `{"ready": …}` once, and answers every command, `{"has_stops": …,
-"is_profiled": …}`, by one message with what an iteration took. Its standard output ends when it has
-failed, its standard input when nothing more is wanted. Both environments import this module.
+The worker says `{"ready": …}` once, and answers every line by one message with what an iteration
+took. Its standard output ends when it has failed, its standard input when nothing more is wanted.
+Both environments import this module.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -33,21 +33,21 @@ class Channel:
         self._answers.write(json.dumps(message) + "\n")
         self._answers.flush()
 
-    def wait(self) -> Message | None:
-        """Blocks, without using a core, until another iteration is wanted; None: no more."""
-        line = sys.stdin.readline()
-        return json.loads(line) if line else None
+    def wait(self) -> bool:
+        """Blocks, without using a core, until another iteration is wanted; False: no more."""
+        return bool(sys.stdin.readline())
 
 
 class Worker:
     """The benchmark's end. Raises `RuntimeError` with the worker's last lines where it has failed.
 
     `with Worker("ours", [python, "-m", "benchmarks.trl.ours", "spec.json"], {}) as ours:` starts,
-    `ours.ready()` waits until all is loaded, `ours.iterate(has_stops=False)` is an iteration.
+    `ours.ready()` waits until all is loaded, `ours.iterate()` is an iteration.
     """
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
+        self.versions: dict[str, str] = {}
         self._stack = ExitStack()
         self._log = self._stack.enter_context(TemporaryFile("w+", errors="replace"))  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -60,25 +60,19 @@ class Worker:
             cwd=Path(__file__).parent.parent.parent,
         )
 
-    def ready(self) -> Message:
-        """The worker's report of itself, once it has loaded everything."""
+    def ready(self) -> None:
+        """Waits until the worker has loaded everything."""
         message = self._read()
         assert "ready" in message, f"{self.name} must say that it is ready, got {message}"
-        return message["ready"]
+        self.versions = message["ready"]
 
-    def iterate(self, has_stops: bool, is_profiled: bool = False) -> Message:
-        """One iteration, while every other worker idles; `has_stops`: an id may end a response.
-
-        With `is_profiled` the message has seconds by kind of "operations", and takes longer.
-        """
+    def iterate(self) -> Message:
+        """One iteration, while every other worker idles."""
         time.sleep(SETTLE_S)
         assert self._process.stdin is not None
-        try:
-            command = {"has_stops": has_stops, "is_profiled": is_profiled}
-            self._process.stdin.write(json.dumps(command) + "\n")
+        with suppress(BrokenPipeError):  # the worker has failed, which reading will tell
+            self._process.stdin.write("\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the worker has failed, which reading will tell
         return self._read()
 
     def __enter__(self) -> "Worker":

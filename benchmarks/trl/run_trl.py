@@ -1,7 +1,7 @@
 """TRL's side of `benchmarks/trl_grpo.py`: `GRPOTrainer.train()`, held before every iteration.
 
 `.venv-trl/bin/python -m benchmarks.trl.run_trl SPEC.json transformers|vllm`, in an environment that
-need not hold this project: nothing of it but `protocol` and `operations` is imported. An
+need not hold this project: nothing of it but `protocol` is imported. An
 iteration's time begins with the trainer's `on_step_begin` and ends with `on_step_end`. Start-up and
 logging are outside, and saving is off.
 """
@@ -18,8 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.trl.protocol import Channel
-
-NO_TOKEN = 2**30  # above every vocabulary
 
 
 def main() -> None:
@@ -89,20 +87,15 @@ def timed_trainer_class() -> type:
     """`GRPOTrainer` that notes the seconds of its phases."""
     from trl import GRPOTrainer
 
-    from benchmarks.trl.operations import Operations
-
     class TimedTrainer(GRPOTrainer):
         generation_s = sampling_s = sync_s = 0.0
-        operations = Operations()
 
         def _generate(self, *arguments: Any) -> Any:
             started, self.sync_s = time.perf_counter(), 0.0
-            self.operations.enter("generation")
             try:
                 return super()._generate(*arguments)
             finally:
                 self.generation_s = time.perf_counter() - started - self.sync_s
-                self.operations.enter("scoring")
 
         def _generate_and_score_completions(self, *arguments: Any) -> Any:
             started = time.perf_counter()
@@ -110,7 +103,6 @@ def timed_trainer_class() -> type:
                 return super()._generate_and_score_completions(*arguments)
             finally:
                 self.sampling_s = time.perf_counter() - started
-                self.operations.enter("update")
 
         def time_sync(self) -> None:
             """Times vLLM's new weights, which it takes over at the start of a generation."""
@@ -118,9 +110,7 @@ def timed_trainer_class() -> type:
 
             def timed() -> None:
                 started = time.perf_counter()
-                self.operations.enter("sync")
                 sync_weights()
-                self.operations.enter("generation")
                 self.sync_s = time.perf_counter() - started
 
             self.vllm_generation.sync_weights = timed
@@ -134,31 +124,21 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
 
     class Gate(TrainerCallback):
         started = 0.0
-        is_profiled = False
-        stop_ids = trainer.eos_token_ids
 
         def on_step_begin(self, _args: Any, state: Any, _: Any, **__: Any) -> None:
             if state.global_step % num_updates:
                 return
             if state.global_step == 0:
                 channel.say({"ready": {p: version(p) for p in ("trl", "torch", "transformers")}})
-            command = channel.wait()
-            if command is None:
+            if not channel.wait():
                 raise NothingMoreError
-            set_stops(trainer, self.stop_ids if command["has_stops"] else None)
-            self.is_profiled = command["is_profiled"]
-            if self.is_profiled:
-                trainer.operations.start()
-                trainer.operations.enter("update")
             self.started = time.perf_counter()
 
         def on_step_end(self, args: Any, state: Any, _: Any, **__: Any) -> None:
             if state.global_step % num_updates:
                 return
             seconds = time.perf_counter() - self.started
-            profiled = trainer.operations.stop() if self.is_profiled else None
             metrics = trainer._metrics["train"]
-            lengths = [metrics[f"completions/{name}_length"][-1] for name in ("min", "max")]
             channel.say(
                 {
                     "seconds": seconds,
@@ -171,25 +151,12 @@ def gate(trainer: Any, channel: Channel, num_updates: int) -> Any:
                     "tokens": round(
                         metrics["completions/mean_length"][-1] * args.generation_batch_size
                     ),
-                    "lengths": lengths,
-                    "operations": profiled,
                     "reward": metrics["reward"][-1],
                     "gap_mean": metrics.get("sampling/sampling_logp_difference/mean", [None])[-1],
                 }
             )
 
     return Gate()
-
-
-def set_stops(trainer: Any, stop_ids: list[int] | None) -> None:
-    """Which ids end a response; None: it ends at `max_completion_length` alone."""
-    # `generate` would take the model's own ids for None or an empty list.
-    trainer.eos_token_ids = stop_ids or [NO_TOKEN]
-    if trainer.use_vllm:
-        trainer.vllm_generation.generation_kwargs["ignore_eos"] = stop_ids is None
-    else:
-        trainer.generation_config.eos_token_id = trainer.eos_token_ids
-        trainer.generation_kwargs["eos_token_id"] = trainer.eos_token_ids
 
 
 def last_number_reward(completions: list[Any], answer: list[str], **_: Any) -> list[float]:

@@ -1,4 +1,4 @@
-"""What an update takes where no pass had its lengths before, and where the same comes again.
+"""Seconds of an update with new lengths, and of the same update again.
 
     PYTHONPATH=. python experiments/09_gpu/update.py FILE.csv [--set dotted.key=value …]
 
@@ -16,8 +16,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.products import timed
-from benchmarks.train_step import random_sequences
+from benchmarks.train_step import random_sequences, timed
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed

@@ -1,5 +1,5 @@
 #!/bin/sh
-# From the repository's root, in the project's environment; two cores, three hours. What is there is kept.
+# From the repository's root, in the project's environment; two cores, three hours without the fair control. What is there is kept.
 set -e
 here=experiments/16_by_the_clock
 runs=${RUNS:-runs/16_by_the_clock}
@@ -53,6 +53,13 @@ for baseline in RLOO GRPO "martingale, answer in view"; do
         cat $runs/versus_new/compare.csv
     done
 done | awk 'NR == 1 || !/^setting,/' > $here/clock/versus.csv
+# The fair control: one update and one rate for all.
+experiments/sweep_two.sh $here/fair/sweep.jsonnet ${runs}_fair_sweep
+python experiments/11_credit/sweep.py ${runs}_fair_sweep $here/fair/sweep.csv
+experiments/sweep_two.sh $here/fair/runs.jsonnet $runs/fair
+python -m analysis learning-curves $runs/fair/* --out $runs/fair_curves
+cp $runs/fair_curves/learning_curves.csv $here/fair
+python $here/fair.py
 # Both seed sets together.
 python - $here/curves $here/clock > $here/versus/both.csv <<'END'
 import sys

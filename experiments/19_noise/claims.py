@@ -29,7 +29,7 @@ PREDICTORS = ("mc_3", "mc_1", "answer", "centred", "log_ratio")
 
 
 def token_logprobs(model, ids: list[int]) -> np.ndarray:
-    """Of every token but the first, [T − 1]."""
+    """Log-probabilities of all tokens but the first, [T − 1]."""
     tokens_T = torch.tensor(ids)
     with torch.no_grad():
         logits_TV = model(tokens_T[None, :-1]).logits[0].float()

@@ -38,6 +38,7 @@ SCRIPTS = {
     "11_credit/decisive": ("11_credit/decisive.py", []),
     "13_gradient_noise/frontier": ("13_gradient_noise/frontier.py",),
     "14_bias/bias": ("14_bias/figure.py",),
+    "16_by_the_clock/fair/curves": ("16_by_the_clock/fair.py",),
     "18_critics/critics": ("18_critics/figure.py",),
     "19_noise/frontier": ("19_noise/frontier.py",),
     **{

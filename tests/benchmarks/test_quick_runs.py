@@ -1,4 +1,4 @@
-"""A benchmark from its command line to its JSON; nothing is said of speed."""
+"""Benchmarks from the command line to their JSON. No test asserts a speed."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_quick_run_writes_its_numbers(tmp_path):
     assert written["runs"] == 1
     figures, found = written["figures"], written["ratios"]["ours / ceiling"]
     assert 0 < found["min"] <= found["median"] <= found["max"]
-    # Both sampled the same tokens, of which every request has at least one.
+    # Both sampled the same tokens. Every request has at least one.
     assert figures["sampled_tokens"] == figures["ceiling_tokens"] >= figures["requests"]
     assert figures["requests"] == figures["distinct_states"] * figures["workload"]["K"]
     # 8 prompts × 2 rollouts: the 8 first states are shared, the others mostly not.
@@ -36,9 +36,7 @@ def test_a_missing_model_is_one_line_and_status_2(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["naive_schedule", "iteration", "request_cost", "train_step", "scaling"]
-)
+@pytest.mark.parametrize("name", ["naive_schedule", "iteration", "train_step", "ground_truth"])
 def test_quick_runs_of_the_others_write_theirs(name, tmp_path):
     out = tmp_path / "numbers.json"
     result = run_benchmark(name, "--quick", "--out", str(out))
@@ -48,4 +46,3 @@ def test_quick_runs_of_the_others_write_theirs(name, tmp_path):
     for ratio, found in written["ratios"].items():
         assert found["min"] <= found["median"] <= found["max"]
         assert ratio in result.stdout
-    assert out.with_suffix(".png").is_file() is (name == "iteration")

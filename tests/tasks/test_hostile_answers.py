@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support import comparators
 from support.grids import grid
+from support.hostile_answers import FRAMES, TRUE_ANSWERS, hostile_answers
 from support.task_configs import GRADING
 
-from benchmarks.hostile_answers import FRAMES, TRUE_ANSWERS, hostile_answers
 from vineppo.tasks.answers import EXTRACTORS
 from vineppo.tasks.grading import Grader
 from vineppo.tasks.worker_pool import WorkerPool

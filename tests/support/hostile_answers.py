@@ -1,24 +1,7 @@
-"""How fast the grader is on answers that are meant to break it, and on others while some hang.
+"""Answers that are meant to break a grader, hang it or be run by it."""
 
-`python -m benchmarks.hostile_answers --out FILE.csv` grades them one by one: random and hostile
-texts, what a policy may write into a box and what it had better not. Then it grades ordinary
-algebra in two workers, without and with answers that never end.
-"""
-
-import argparse
-import csv
 import random
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from vineppo.config.schema import GradingConfig
-from vineppo.tasks.grading import Grader
-from vineppo.types import Problem
+from collections.abc import Callable
 
 # True answers of every form that MATH and OlympiadBench have.
 TRUE_ANSWERS = (
@@ -181,89 +164,3 @@ def _code(path: str, stream: random.Random) -> str:
             f"{{{{{call}}}}}",
         ]
     )
-
-
-# The shipped configs have this time limit.
-GRADING = GradingConfig(
-    extraction="boxed", reward_path=None, num_workers=1, time_limit_s=3.0, truncated_reward=None,
-    num_matching=None,
-)  # fmt: skip
-NUM_ORDINARY, NUMS_HANGING = 500, (0, 6, 20, 60)
-
-
-def latencies_s(texts: list[str]) -> tuple[list[float], dict[str, float]]:
-    """Each answer's time from submitting to the reward, one by one; the grader's counts."""
-    seconds = []
-    with Grader(GRADING) as grader:
-        _rewards(grader, [("x+1", "1+x")])  # starts a worker
-        for i, text in enumerate(texts):
-            start_s = time.perf_counter()
-            _rewards(grader, [(TRUE_ANSWERS[i % len(TRUE_ANSWERS)], text)])
-            seconds.append(time.perf_counter() - start_s)
-        return seconds, grader.metrics()
-
-
-def _rewards(grader: Grader, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """The rewards of texts in a box beside true answers; all are submitted before any wait."""
-    futures = [
-        grader.submit(Problem("", "", answer), FRAMES["boxed"] % text, "stop")
-        for answer, text in pairs
-    ]
-    return [future.result() for future in futures]
-
-
-def beside_hanging(num_hanging: int) -> dict[str, float]:
-    """Ordinary algebra in two workers, behind `num_hanging` answers that run into the time limit.
-
-    `per_s` are the ordinary ones; `all_done_s` is when the last of all has its reward.
-    """
-    with Grader(replace(GRADING, num_workers=2)) as grader:
-        pairs = [("y+1", f"y+{i}") for i in (2, 3)]  # starts both
-        _rewards(grader, pairs)
-        start_s = time.perf_counter()
-        hanging = [
-            grader.submit(Problem("", "", f"x+{i}"), FRAMES["boxed"] % "9^{9^{9^9}}", "stop")
-            for i in range(num_hanging)
-        ]
-        pairs = [(f"{i}x+1", f"1+{i}x") for i in range(2, NUM_ORDINARY + 2)]
-        assert set(_rewards(grader, pairs)) == {1.0}
-        per_s = NUM_ORDINARY / (time.perf_counter() - start_s)
-        assert not any(future.result() for future in hanging)
-        return {
-            f"per_s_beside_{num_hanging}": per_s,
-            f"all_done_s_beside_{num_hanging}": time.perf_counter() - start_s,
-        }
-
-
-def figures(seconds: list[float], counts: dict[str, float]) -> dict[str, Any]:
-    row = {
-        "answers": len(seconds),
-        **{f"{name}_ms": 1e3 * float(np.quantile(seconds, q)) for name, q in QUANTILES.items()},
-        **{name: counts[f"grading/{name}"] for name in ("num_timeouts", "num_errors")},
-        "num_worker_deaths": counts["grading/num_worker_deaths"],
-    }
-    for num_hanging in NUMS_HANGING:
-        row |= beside_hanging(num_hanging)
-    return row
-
-
-QUANTILES = {"p50": 0.5, "p99": 0.99, "worst": 1.0}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile_answers")
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.csv")
-    options = parser.parse_args()
-    forbidden = options.out.with_suffix(".touched")
-    row = figures(*latencies_s(hostile_answers(options.count, options.seed, str(forbidden))))
-    assert not forbidden.exists(), "an answer was run"
-    with options.out.open("w") as file:
-        writer = csv.DictWriter(file, row, lineterminator="\n")
-        writer.writeheader()
-        writer.writerow(row)
-
-
-if __name__ == "__main__":
-    main()

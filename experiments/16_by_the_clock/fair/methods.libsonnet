@@ -1,0 +1,21 @@
+// One update for all: no whitening, a sum over tokens. Only the advantages differ.
+local recipes = import '../../../configs/lib/recipes.libsonnet';
+local shrunk = (import '../credit_sheet_ppo.jsonnet') + recipes.shrinkage;
+local plain(config, set={}) = { config: config, set: set };
+local verifier = 'experiments/16_by_the_clock/verifier.py';
+{
+  rloo: plain('rloo'),
+  exact: plain('oracle', { 'values.predictors.oracle.of': 'policy' }),
+  verifier: plain('rloo', { 'credit.kind': verifier + ':Verdicts' }),
+  partial: plain('rloo', { 'task.grading.reward_path': verifier + ':reward' }),
+  martingale: plain('vine_privileged'),
+  joined_privileged: plain('joined_privileged'),
+  joined_shrunk: plain('joined', {
+    'credit.root': 'shrunk_mean',
+    'values.predictors': shrunk.values.predictors,
+  }),
+  grpo: plain('grpo'),
+  rloo_8: plain('rloo', { 'rollouts.num_samples': 8, 'optimization.batch_size': 32 }),
+  rloo_16: plain('rloo', { 'rollouts.num_samples': 16, 'optimization.batch_size': 64 }),
+  vineppo_k3: plain('vineppo', { 'credit.num_continuations': 3 }),
+}

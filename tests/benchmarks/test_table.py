@@ -1,0 +1,105 @@
+"""The one table of speed: from results to rows, and `make bench` around it."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+import benchmarks.__main__ as bench
+from benchmarks.table import OTHER, ROWS, setting, table
+
+RESULTS = Path(bench.FOLDER) / "results"
+
+
+def result(name, model="demo", commit="c" * 40, median=2.0):
+    """All of a benchmark's ratios: the median, from a half to twice of it."""
+    found = {"median": median, "min": median / 2, "max": 2 * median}
+    source = {"commit": commit, "is_dirty": False}
+    return {
+        "name": name,
+        "machine": {"cpu": "Z80", "gpu": None, "cores": 2, "torch": "9.9", "source": source},
+        "runs": 5,
+        "ratios": {row.ratio: found for row in ROWS if row.benchmark == name},
+        "figures": {"model": model},
+    }
+
+
+def test_the_committed_table_is_that_of_the_committed_results():
+    results = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
+    for file, made in (("table", table(results)), ("setting", setting(results))):
+        assert (RESULTS / f"{file}.csv").read_text() == made.to_csv(index=False)
+
+
+def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_is_marked():
+    usual = [result("train_step"), result("train_step", "small", median=3.0), result("iteration")]
+    rows = table([*usual, result("ground_truth", commit="d" * 40)]).set_index("benchmark")
+    assert len(rows) == 4
+    packed = rows[rows["ratio"] == "packed / padded, tokens/s"].loc["train_step"]
+    assert packed[["demo", "demo_low", "demo_high"]].tolist() == [2, 1, 4]
+    assert packed[["real", "real_low", "real_high"]].tolist() == [3, 1.5, 6]
+    assert pd.isna(rows.loc["iteration", "real"])
+    marked = rows.index[rows["label"].str.endswith(OTHER)]
+    assert list(marked) == ["ground_truth"]
+    assert set(setting(usual)["value"]) >= {"`cccccccccccc`", "torch 9.9", "small"}
+
+
+class Runs:
+    """Stands in for the benchmarks' processes: writes what they would, and fails for `failing`."""
+
+    def __init__(self):
+        self.names, self.failing = [], None
+
+    def __call__(self, command, **_):
+        if command[1] == "-m":
+            name = command[2].removeprefix("benchmarks.")
+            self.names.append(name)
+            if name == self.failing:
+                return SimpleNamespace(returncode=1)
+            Path(command[command.index("--out") + 1]).write_text(json.dumps(result(name)))
+        else:
+            self.names.append(command[1])
+        return subprocess.CompletedProcess(command, 0)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    folder = tmp_path / "benchmarks"
+    (folder / "results").mkdir(parents=True)
+    (folder / "results/old_demo.json").write_text("{}")
+    source = {"commit": "c" * 40, "is_dirty": False}
+    runs = Runs()
+    monkeypatch.setattr(bench, "ROOT", tmp_path)
+    monkeypatch.setattr(bench, "FOLDER", folder)
+    monkeypatch.setattr(bench, "describe_source", lambda _: source)
+    monkeypatch.setattr(bench.subprocess, "run", runs)
+    monkeypatch.setattr("sys.argv", ["benchmarks"])
+    runs.source, runs.results = source, folder / "results"
+    return runs
+
+
+def test_only_what_has_no_result_at_this_commit_is_run_and_old_results_leave(runs):
+    runs.failing = "train_step"
+    assert bench.main() == 1
+    all_names = list(dict.fromkeys(row.benchmark for row in ROWS))
+    assert runs.names == all_names  # the others run all the same
+    assert [file.name for file in runs.results.iterdir()] == ["old_demo.json"]
+    runs.names, runs.failing = [], None
+    assert bench.main() == 0
+    assert runs.names == ["train_step", "docs/pages.py"]
+    files = {f"{name}_demo.json" for name in all_names} | {"table.csv", "setting.csv"}
+    assert {file.name for file in runs.results.iterdir()} == files
+    assert (runs.results.parent / "speed.png").stat().st_size > 0
+    runs.names, runs.source["commit"] = [], "d" * 40
+    assert bench.main() == 0
+    assert runs.names == [*all_names, "docs/pages.py"]
+
+
+def test_changes_that_are_not_committed_are_refused(runs, capsys):
+    runs.source["is_dirty"] = True
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert "commit or stash your changes" in capsys.readouterr().err
+    assert runs.names == []

@@ -14,8 +14,8 @@ from analysis.stats.bootstrap import NEGLIGIBLE, Sums, cluster_index, ratio, var
 
 def pooled_terms(x_N: np.ndarray, y_N: np.ndarray) -> dict[str, np.ndarray]:
     """Terms of `pearson` over all states; both are centred first, which it does not see."""
-    dx_N = np.asarray(x_N, float) - np.mean(x_N)
-    dy_N = np.asarray(y_N, float) - np.mean(y_N)
+    num = max(len(x_N), 1)  # there may be none
+    dx_N, dy_N = x_N - np.sum(x_N) / num, y_N - np.sum(y_N) / num
     return {"one": np.ones(len(dx_N)), "x": dx_N, "y": dy_N} | _products(dx_N, dy_N)
 
 

@@ -1,5 +1,5 @@
 // Values that papers of 2026 claim for step credit, beside the critic, the martingale and continuations: the frozen policy and
-// the rewards of values.jsonnet. `exact` is the policy's value in closed form.
+// the rewards of values.jsonnet. `exact` is the policy's value in closed form. Rates and β are those of claims/tuned.csv.
 local algorithm = import '../../configs/lib/algorithm.libsonnet';
 local values = import 'values.jsonnet';
 
@@ -31,6 +31,10 @@ values + {
       exact: { kind: 'oracle', of: 'policy' },
       posterior: algorithm.vine_martingale.values.predictors.posterior { num_steps: 64 },
       bounded: bounded { learning_rate: 3e-3 },
+      prefixes: kinds.prefixes(1) { learning_rate: 1e-4 },
+      end: kinds.end(5) { learning_rate: 1e-4 },
+      end_squared: kinds.end_squared(1) { learning_rate: 1e-4 },
+      hl_gauss: kinds.hl_gauss(1) { learning_rate: 3e-3 },
     },
   },
 }

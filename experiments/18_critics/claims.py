@@ -29,7 +29,7 @@ from vineppo.run_dir import write_parquet
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 
-HERE, M, BATCH = Path(__file__).parent, 100_000, 256  # the truth is a count of M
+HERE, M, BATCH = Path(__file__).parent, 10_000, 256  # the truth is a count of M
 
 
 def logprobs(path: str, sequences: list[list[int]]) -> list[np.ndarray]:

@@ -96,6 +96,7 @@ grep -E "^setting,|,welch," ${compared}_versus_ppo/compare.csv > $here/compare/v
 #   - a critic of histograms is within 0.1 of the critic with cross-entropy, as the reward is 0 or 1;
 #   - the true answer's log-probability: above 0.3, since a wrong line is copied to the answer; the trained policy's ratio: 0.1 to 0.4.
 claims=$runs/18_claims
+mkdir -p $here/claims
 [ -d ${claims}_tuned/final ] || vineppo train $here/claims_tuned.jsonnet --run-dir ${claims}_tuned
 python $here/claims.py tuned ${claims}_tuned
 [ -d $claims/final ] || vineppo train $here/claims.jsonnet --run-dir $claims

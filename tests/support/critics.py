@@ -104,6 +104,14 @@ def values_of(models: Models, found: list[Rollout]) -> list[torch.Tensor]:
     return [torch.tensor(rollout.values_T("critic")) for rollout in found]
 
 
+def learn(models: Models, found: list[Rollout], iterations: int = 1) -> None:
+    """The critic alone, from the same rollouts in every iteration."""
+    for iteration in range(1, iterations + 1):
+        values_of(models, found)
+        critic_of(models).prepare_update(found)
+        critic_of(models).update(found, iteration)
+
+
 def learned(
     configs: Path, critic: dict[str, Any], found: list[Rollout] | None = None, iterations: int = 30
 ) -> tuple[TrainConfig, Models]:
@@ -111,36 +119,28 @@ def learned(
     sizes = {"batch_size": 8, "micro_batch_size": 3}
     changes = {f"critic__{key}": value for key, value in (sizes | critic).items()}
     config = build_config(configs, "separate", **changes)
-    models, found = start(config), found or rollouts()
-    for iteration in range(1, iterations + 1):
-        values_of(models, found)
-        critic_of(models).prepare_update(found)
-        critic_of(models).update(found, iteration)
+    models = start(config)
+    learn(models, found or rollouts(), iterations)
     return config, models
 
 
 def check_comes_back(config: TrainConfig, models: Models, folder: Path) -> None:
     """A checkpoint's HF model and its state give the values and, trained on, the next weights."""
-    expected = torch.cat(values_of(models, rollouts()))
+    found = rollouts()
+    expected = torch.cat(values_of(models, found))
     models.save_hf(folder / "hf")
     models.save_state(folder / "state")
     (frozen,) = (one for one in predictors_at(config, folder / "hf") if one.name == "critic")
-    found = rollouts()
     frozen.estimate(found)
     read = torch.tensor([value for rollout in found for value in rollout.values_T("critic")])
     torch.testing.assert_close(read, expected)
     again = start(config)
-    assert not torch.allclose(torch.cat(values_of(again, rollouts())), expected, atol=1e-4)
+    assert not torch.allclose(torch.cat(values_of(again, found)), expected, atol=1e-4)
     again.load_state(folder / "state")
-    torch.testing.assert_close(torch.cat(values_of(again, rollouts())), expected)
-    for each in (models, again):
-        found = rollouts()
-        values_of(each, found)
-        critic_of(each).prepare_update(found)
-        critic_of(each).update(found, 99)
-    torch.testing.assert_close(
-        *(torch.cat(values_of(each, rollouts())) for each in (models, again))
-    )
+    torch.testing.assert_close(torch.cat(values_of(again, found)), expected)
+    learn(models, found)
+    learn(again, found)
+    torch.testing.assert_close(*(torch.cat(values_of(each, found)) for each in (models, again)))
 
 
 def train(config: TrainConfig, models: Models, found: Any, iteration: int) -> dict[str, float]:

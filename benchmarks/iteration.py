@@ -152,7 +152,7 @@ def run(config: TrainConfig, directory: Path) -> Watched:
         session.sampler = replace(session.sampler, engine=engine)
         for owner, names in (
             (session.models.policy, ("scores", "update")),
-            (reference, ("logprobs", "hidden") if reference is not None else ()),
+            (reference, ("logprobs", "logits") if reference is not None else ()),
         ):
             for name in names:
                 setattr(owner, name, passes.watch(getattr(owner, name)))

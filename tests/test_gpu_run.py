@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -41,12 +42,21 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     smi.parent.mkdir()
     smi.write_text(SMI)
     smi.chmod(0o755)
+    (tmp_path / "gsm8k").mkdir()
+    for name in ("train", "test"):
+        rows = [{"question": f"{n} w1 {name}?", "answer": f"3\n#### {n}"} for n in range(2)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "gsm8k" / f"{name}.jsonl").write_text(lines)
     env = environment(
         PATH=paths(smi.parent),
         ENGINES="2,4",
         SHARED="3",
         UPDATE="--set sampling.max_tokens=32 --set model.dtype=float32 --set engine.dtype=float32",
-        MODEL="",
+        MODEL="runs/09_rho/model",
+        GSM8K="gsm8k",
+        SECONDS_REAL="300",
+        VALUES="--quick",
+        REAL="--set num_iterations=2 --set task.prompt.kind=template",
         SHAPE="--layers 1 --hidden 64 --inner 64 --heads 2 --kv-heads 1 --step 16",
     )
     settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
@@ -59,8 +69,11 @@ def test_the_run_on_a_gpu_leaves_its_tables(tmp_path):
     tables = {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
     runs = [(row["engines"], row["config"]) for row in tables["iterations"]]
     configs = ("rho_shape", "rho_shape_grpo")
-    assert runs == list(itertools.product(("2 of 4", "shared of 3"), configs))
-    vine, grpo, shared, _ = tables["iterations"]
+    real = ("2 of 4", "gsm8k_qwen2.5_0.5b_vineppo")
+    assert runs == [*itertools.product(("2 of 4", "shared of 3"), configs), real, real]
+    vine, grpo, shared, _, *of_gsm8k = tables["iterations"]
+    assert [row["iteration"] for row in of_gsm8k] == ["1", "2"]
+    assert json.loads((out / "values_throughput.json").read_text())["ratios"]
     ways = {tuple(row.values())[:4] for row in tables["update"]}
     answers = ("yes", "no")
     assert ways == set(itertools.product(answers, answers, answers, ("8", "32")))

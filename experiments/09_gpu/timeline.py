@@ -23,7 +23,7 @@ ASKED = "utilization.gpu,memory.used,power.draw"
 QUERY = (
     f"nvidia-smi --id=0 --query-gpu={ASKED} --format=csv,noheader,nounits --loop-ms=1000".split()
 )
-KEPT = ("iteration", "time/", "tokens/", "memory/", "rollout/engine_logprob_gap")
+KEPT = ("iteration", "time/", "tokens/", "memory/", "rollout/engine_logprob_gap", "reward/mean")
 
 
 class Timeline:

@@ -36,7 +36,9 @@ def test_a_missing_model_is_one_line_and_status_2(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["naive_schedule", "iteration", "train_step", "ground_truth"])
+@pytest.mark.parametrize(
+    "name", ["naive_schedule", "iteration", "train_step", "ground_truth", "phase_costs"]
+)
 def test_quick_runs_of_the_others_write_theirs(name, tmp_path):
     out = tmp_path / "numbers.json"
     result = run_benchmark(name, "--quick", "--out", str(out))

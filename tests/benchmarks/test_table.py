@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 
 import benchmarks.__main__ as bench
-from benchmarks.table import OTHER, ROWS, setting, table
+from benchmarks.table import OTHER, ROWS, costs, seconds, setting, table
 
+PHASES = [{"phase": "update", "s": 2.0, "shares": {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}}]
+SECONDS = {f"trl_{phase}_s": 1.0 for phase in ("generation", "scoring", "update", "sync")}
+SECONDS |= {"trl_s": 4.5, "trl_tokens": 500}
 RESULTS = Path(bench.FOLDER) / "results"
 
 
@@ -23,14 +26,14 @@ def result(name, model="demo", commit="c" * 40, median=2.0):
         "machine": {"cpu": "Z80", "gpu": None, "cores": 2, "torch": "9.9", "source": source},
         "runs": 5,
         "ratios": {row.ratio: found for row in ROWS if row.benchmark == name},
-        "figures": {"model": model},
+        "figures": {"model": model, "phases": PHASES, **SECONDS},
     }
 
 
 def test_the_committed_table_is_that_of_the_committed_results():
     results = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
-    for file, made in (("table", table(results)), ("setting", setting(results))):
-        assert (RESULTS / f"{file}.csv").read_text() == made.to_csv(index=False)
+    for made in (table, setting, seconds, costs):
+        assert (RESULTS / f"{made.__name__}.csv").read_text() == made(results).to_csv(index=False)
 
 
 def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_is_marked():
@@ -44,6 +47,17 @@ def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_i
     marked = rows.index[rows["label"].str.endswith(OTHER)]
     assert list(marked) == ["ground_truth"]
     assert set(setting(usual)["value"]) >= {"`cccccccccccc`", "torch 9.9", "small"}
+
+
+def test_seconds_are_a_token_and_of_the_costs_the_three_largest_stand():
+    (row,) = seconds([result("trl_grpo"), result("iteration")]).to_dict("records")
+    assert row == {"model": "demo", "side": "TRL, `generate`", "generation": 2, "scoring": 2} | {
+        "update": 2, "sync": 2, "iteration": 9
+    }  # fmt: skip
+    (row,) = costs([result("phase_costs"), result("iteration")]).to_dict("records")
+    assert row == {"phase": "update", "s": 2} | dict(
+        zip(("largest", "second", "third"), ("a 50%", "b 30%", "c 15%"), strict=True)
+    )
 
 
 class Runs:
@@ -89,7 +103,8 @@ def test_only_what_has_no_result_at_this_commit_is_run_and_old_results_leave(run
     runs.names, runs.failing = [], None
     assert bench.main() == 0
     assert runs.names == ["train_step", "docs/pages.py"]
-    files = {f"{name}_demo.json" for name in all_names} | {"table.csv", "setting.csv"}
+    tables = {f"{made.__name__}.csv" for made in (table, setting, seconds, costs)}
+    files = {f"{name}_demo.json" for name in all_names} | tables
     assert {file.name for file in runs.results.iterdir()} == files
     assert (runs.results.parent / "speed.png").stat().st_size > 0
     runs.names, runs.source["commit"] = [], "d" * 40

@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import torch
+from torch.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
 
 from vineppo.config.schema.scalars import Count
 from vineppo.distributed import bind_cores, local_rank
@@ -41,6 +42,7 @@ from vineppo.errors import UserError
 from vineppo.parent_death import die_with_parent, start_child
 
 STEPS_AHEAD = 16  # that engines are told to make before the first one's answers are taken
+DEVICE = 6  # the place of the GPU's number in the handle of a tensor
 END_LIMIT_S = 5.0  # for an engine to take down what it has made
 # Variables of a launcher begin with these: an engine's process is no rank.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
@@ -208,9 +210,12 @@ class EngineProcesses:
 
     def _ask(self, name: str, *arguments: Any) -> list[Any]:
         """The answer of every engine after all of its steps."""
+        self._finish_steps()
+        return self._told(self._processes, name, *arguments)
+
+    def _finish_steps(self) -> None:
         while self._num_told:
             self._take_step()
-        return self._told(self._processes, name, *arguments)
 
     @property
     def num_unfinished(self) -> int:
@@ -224,7 +229,10 @@ class EngineProcesses:
 
     def load_weights(self, named_weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         assert not self.num_unfinished, "weights must not change while requests run"
-        weights = {name: weight.detach().cpu() for name, weight in named_weights}
+        weights = {name: weight.detach() for name, weight in named_weights}
+        if torch.cuda.is_available():
+            self._share(weights)
+            return
         file = os.memfd_create("weights")  # which has no name, and is gone with its last reader
         try:
             with open(file, "wb", closefd=False) as writer:
@@ -233,6 +241,17 @@ class EngineProcesses:
             self._ask("load_weights", f"/proc/{os.getpid()}/fd/{file}")
         finally:
             os.close(file)
+        self._last = 0, ()
+
+    def _share(self, weights: dict[str, torch.Tensor]) -> None:
+        """Engines copy the weights from this process's memory on the GPU, by handles."""
+        self._finish_steps()
+        for process in self._processes:  # a handle each: torch counts who has opened it
+            handles = {name: reduce_tensor(weight)[1] for name, weight in weights.items()}
+            process.tell("open_weights", handles)
+        for process in self._processes:
+            process.answer()
+        torch.cuda.ipc_collect()
         self._last = 0, ()
 
     def clear_cache(self) -> None:
@@ -323,7 +342,11 @@ class _Served:
         self._finished: list[tuple[int, Completion]] = []
 
     def answer(self, name: str, *arguments: Any) -> Any:
-        special = {"step": self._step, "load_weights": self._load_weights}
+        special = {
+            "step": self._step,
+            "load_weights": self._load_weights,
+            "open_weights": self._open_weights,
+        }
         return special.get(name, getattr(self._engine, name))(*arguments)
 
     def _step(self, started: Iterable[tuple[int, SampleRequest]]) -> Any:
@@ -337,8 +360,19 @@ class _Served:
     def _load_weights(self, path: str) -> None:
         self._engine.load_weights(torch.load(path, mmap=True, weights_only=True).items())
 
+    def _open_weights(self, handles: dict[str, tuple[Any, ...]]) -> None:
+        opened = ((name, _opened(handle)) for name, handle in handles.items())
+        self._engine.load_weights(opened)
+
     def _keep(self, number: int, completion: Completion) -> None:
         self._finished.append((number, completion))
+
+
+def _opened(handle: tuple[Any, ...]) -> torch.Tensor:
+    """The sender's tensor; this process sees one GPU, whatever its number is for the sender."""
+    here = list(handle)
+    here[DEVICE] = 0
+    return rebuild_cuda_tensor(*here)
 
 
 if __name__ == "__main__":

@@ -62,15 +62,9 @@ def test_the_deciding_token_moves_the_value(configs, fit):
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("log_ratio", "critic.loss={'kind':'squared_error'}"),
-        ("log_ratio", "critic.head_learning_rate=1e-3"),
-        ("hl_gauss", "critic.loss.num_bins=6"),
-        ("hl_gauss", "critic.head_init=mean"),
-    ],
+    "change", ["critic.loss={'kind':'squared_error'}", "critic.head_learning_rate=1e-3"]
 )
-def test_what_makes_no_sense_is_refused(configs, name, change):
+def test_what_makes_no_sense_is_refused(configs, change):
     key = change.partition("=")[0]
     with pytest.raises(UserError, match=key):
-        load_config(TrainConfig, str(configs / f"recipes/{name}.jsonnet"), [change])
+        load_config(TrainConfig, str(configs / "recipes/log_ratio.jsonnet"), [change])

@@ -42,7 +42,7 @@ class LogRatios(ValueOutputs):
     def __init__(self, critic: Any, config: TrainConfig, path: str | None = None) -> None:
         start, form = critic.path or config.model.path, (config.model.dtype, config.model.attention)
         loaded, first = load_model(path or start, *form), load_model(start, *form)
-        super().__init__(loaded.model, critic.loss)
+        super().__init__(loaded.model)
         offset = getattr(self.model.config, "value_offset", math.nan)
         self.model.set_submodule(HEAD, Root(offset))
         sizes = loaded.engine_model.num_token_ids, None, critic.zero_stage == 3

@@ -60,7 +60,7 @@ VALUE_NUMBERS = ("loss", "clip_frac", "value_mean")
 
 
 class ValueHead(nn.Linear):
-    """h → wᵀh + offset, the head of an HF classifier, with one label or as many as `outputs`.
+    """h → wᵀh + offset, the head of an HF classifier with one label.
 
     `head_init` "normal" draws w from N(0, 1/(H + 1)) as VinePPO's code does, the same on every
     rank. Behind a norm such values have a standard deviation near 1, which drowns a 0/1 reward
@@ -70,10 +70,8 @@ class ValueHead(nn.Linear):
 
     offset: torch.Tensor  # NaN until it is measured, when it counts as 0
 
-    def __init__(
-        self, hidden_size: int, dtype: torch.dtype, head_init: str, seed: int, outputs: int = 1
-    ) -> None:
-        super().__init__(hidden_size, outputs, bias=False, dtype=dtype)
+    def __init__(self, hidden_size: int, dtype: torch.dtype, head_init: str, seed: int) -> None:
+        super().__init__(hidden_size, 1, bias=False, dtype=dtype)
         self.register_buffer("offset", torch.tensor(math.nan if head_init == "mean" else 0.0))
         start = torch.zeros(self.weight.shape)
         if head_init == "normal":
@@ -117,17 +115,13 @@ def set_targets(
 class ValueOutputs(nn.Module):
     """The head's output for the state before every response token, [B, T] and 0 elsewhere."""
 
-    def __init__(self, model: Any, loss: Any = None) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model, self.loss = model, loss
+        self.model = model
 
     @classmethod
     def load(cls, critic: Any, config: TrainConfig, path: str | None = None) -> "ValueOutputs":
-        return cls(load_value_model(critic, config.model, config.seed, path), critic.loss)
-
-    def read(self, outputs: torch.Tensor) -> torch.Tensor:
-        """The values that outputs stand for."""
-        return values_of(outputs, self.loss)
+        return cls(load_value_model(critic, config.model, config.seed, path))
 
     def forward(self, batch: TrainBatch) -> torch.Tensor:
         hidden_NH = hidden_before_tokens(self.model.base_model, batch)
@@ -153,13 +147,12 @@ def load_value_model(
 
 
 def load_classifier(
-    path: str, form: ModelConfig, head_init: str | None, run_seed: int, key: str = "critic.path",
-    num_labels: int = 1,
-) -> Any:  # fmt: skip
-    """The model at `path` as a classifier, with its own head or else a new one.
+    path: str, form: ModelConfig, head_init: str | None, run_seed: int, key: str = "critic.path"
+) -> Any:
+    """The model at `path` as a classifier with one label, with its own head or else a new one.
 
     Precision and attention come from `form`, and `key` is the path's. Raises `UserError` for
-    another number of labels and, if `head_init` is None, for a model without a head.
+    several labels and, if `head_init` is None, for a model without a head.
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -167,19 +160,17 @@ def load_classifier(
     with readable(f"{key} {path}"):
         config = AutoConfig.from_pretrained(resolved)
         has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
-        if has_head and config.num_labels != num_labels:
-            wanted, found = "one label" if num_labels == 1 else num_labels, config.num_labels
-            raise UserError(f"{key} {path}: its head must have {wanted}, got {found}")
+        if has_head and config.num_labels != 1:
+            raise UserError(f"{key} {path}: its head must have one label, got {config.num_labels}")
         if not has_head and head_init is None:
             raise UserError(f"{key} {path} must be a classifier with a head, got none")
         model, report = AutoModelForSequenceClassification.from_pretrained(
-            resolved, num_labels=num_labels, **loading(form.dtype, form.attention)
+            resolved, num_labels=1, **loading(form.dtype, form.attention)
         )
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"{key} {path} lacks the weights {', '.join(missing) or HEAD}")
-    width, start = model.score.in_features, head_init or "zero"
-    head = ValueHead(width, model.dtype, start, run_seed, num_labels)
+    head = ValueHead(model.score.in_features, model.dtype, head_init or "zero", run_seed)
     if has_head:
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))

@@ -21,6 +21,7 @@ from vineppo.values.heads import (
     save_value_model,
     set_targets,
     value_objective,
+    values_of,
 )
 
 
@@ -90,7 +91,7 @@ class FrozenValueModel(ValueModel):
         return device
 
     def values(self, batch: TrainBatch) -> torch.Tensor:
-        return self.outputs.read(self.outputs(batch))
+        return values_of(self.outputs(batch), self.options.loss)
 
 
 class SeparateValueModel(ValueModel):
@@ -134,7 +135,7 @@ class SeparateValueModel(ValueModel):
     @torch.no_grad()
     def values(self, batch: TrainBatch) -> torch.Tensor:
         """[B, T] on the CPU, 0 outside the response."""
-        values_BT = self.outputs.read(self.deepspeed(batch))
+        values_BT = values_of(self.deepspeed(batch), self.options.loss)
         return (values_BT * batch.response_mask_BT).cpu()
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:

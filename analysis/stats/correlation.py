@@ -14,8 +14,8 @@ from analysis.stats.bootstrap import NEGLIGIBLE, Sums, cluster_index, ratio, var
 
 def pooled_terms(x_N: np.ndarray, y_N: np.ndarray) -> dict[str, np.ndarray]:
     """Terms of `pearson` over all states; both are centred first, which it does not see."""
-    dx_N = np.asarray(x_N, float) - np.mean(x_N)
-    dy_N = np.asarray(y_N, float) - np.mean(y_N)
+    num = max(len(x_N), 1)  # there may be none
+    dx_N, dy_N = x_N - np.sum(x_N) / num, y_N - np.sum(y_N) / num
     return {"one": np.ones(len(dx_N)), "x": dx_N, "y": dy_N} | _products(dx_N, dy_N)
 
 
@@ -53,6 +53,37 @@ def within(sums: Sums) -> np.ndarray:
     Σ dx·dy = ½ − 6, Σ dx² = 2.5, Σ dy² = 18.5: −0.809.
     """
     return ratio(sums["xy"], np.sqrt(sums["xx"] * sums["yy"]))
+
+
+def difference_terms(
+    x_N: np.ndarray, y_N: np.ndarray, noise_N: np.ndarray, rollout_N: np.ndarray, step_N: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Terms of `differences`: the change from each state to the next step's of its rollout, if any.
+
+    `noise_N` is the variance of y's error.
+    """
+    order_N = np.lexsort((step_N, rollout_N))
+    here, there = order_N[:-1], order_N[1:]
+    is_next = (rollout_N[here] == rollout_N[there]) & (step_N[there] == step_N[here] + 1)
+    here, there = here[is_next], there[is_next]
+    found = pooled_terms(x_N[there] - x_N[here], y_N[there] - y_N[here])
+    found["noise"] = noise_N[there] + noise_N[here]
+    terms = {name: np.zeros(len(x_N)) for name in found}
+    for name, values in found.items():
+        terms[name][here] = values
+    return terms
+
+
+def differences(sums: Sums) -> np.ndarray:
+    """Pearson's correlation of `difference_terms`, corrected for the noise of y.
+
+    NaN where x does not vary, or y not more than its noise. x of a rollout's steps (0, 1, 1),
+    y (0, 3, 4), noise ¼ each: changes (1, 0) and (3, 1), variances ½ and 2 − ½, covariance 1: 1.155
+    """
+    num = sums["one"]
+    covariance = ratio(sums["xy"] - ratio(sums["x"] * sums["y"], num), num - 1)
+    y_variance = variance(sums, "y", "yy") - ratio(sums["noise"], num)
+    return ratio(covariance, np.sqrt(variance(sums, "x", "xx") * np.maximum(y_variance, 0)))
 
 
 def _products(dx_N: np.ndarray, dy_N: np.ndarray) -> dict[str, np.ndarray]:

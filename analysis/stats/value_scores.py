@@ -90,6 +90,15 @@ def within_terms(cell: Cell) -> dict[str, np.ndarray]:
     return correlation.within_terms(cell.values, cell.truths, cell["unit"])
 
 
+def difference_terms(cell: Cell) -> dict[str, np.ndarray]:
+    """The terms of the correlation of changes from a step to the next."""
+    noise_N = cell.truths * (1 - cell.truths) / (cell.num_samples - 1)
+    rollout_N = cell.states.groupby(["unit", "rollout_index"]).ngroup().to_numpy()
+    return correlation.difference_terms(
+        cell.values, cell.truths, noise_N, rollout_N, cell["step_index"]
+    )
+
+
 def scores(
     cell: Cell, names: Sequence[str] | None = None, num_resamples: int = NUM_RESAMPLES
 ) -> dict[str, Estimate]:
@@ -125,5 +134,8 @@ def scores(
 
     if names is not None:
         return resampled(terms, {name: statistics[name] for name in names})
-    within: dict[str, SumStatistic] = {"pearson_within": correlation.within}
-    return resampled(terms, statistics) | resampled(within_terms(cell), within)
+    return (
+        resampled(terms, statistics)
+        | resampled(within_terms(cell), {"pearson_within": correlation.within})
+        | resampled(difference_terms(cell), {"pearson_differences": correlation.differences})
+    )

@@ -87,3 +87,24 @@ done
 python -m analysis compare $timed/* --baseline RLOO --at seconds --out $here/compare_seconds
 python -m analysis compare $here/compare --baseline PPO --out ${compared}_versus_ppo
 grep -E "^setting,|,welch," ${compared}_versus_ppo/compare.csv > $here/compare/versus_ppo.csv
+
+# The claims of 2026 (claims.jsonnet): 512 rollouts an iteration, values before the sixth, against the closed form.
+# Hypotheses, written before the runs:
+#   - the closed form is right: continuations are worth as many draws of it as they are (0.9 to 1.1 of K);
+#   - differences of lines: the martingale above 0.8, K = 3 above K = 1, 0.4 to 0.8;
+#   - log-ratios whose every prefix learns the reward: 0.2 to 0.6, above both critics; whose end alone does: lower, above 0.1;
+#   - a critic of histograms is within 0.1 of the critic with cross-entropy, as the reward is 0 or 1;
+#   - the true answer's log-probability: above 0.3, since a wrong line is copied to the answer; the trained policy's ratio: 0.1 to 0.4.
+# Found: histograms know nothing. Their code is in commit 482a9a99 alone, which measured all rows of claims/; what follows gives the others.
+claims=$runs/18_claims
+mkdir -p $here/claims
+[ -d ${claims}_tuned/final ] || vineppo train $here/claims_tuned.jsonnet --run-dir ${claims}_tuned
+python $here/claims.py tuned ${claims}_tuned
+[ -d $claims/final ] || vineppo train $here/claims.jsonnet --run-dir $claims
+[ -d ${claims}_trained/final ] || vineppo train experiments/11_credit/credit_short_rloo.jsonnet --run-dir ${claims}_trained \
+    --set seed=2 --set num_iterations=6 --set rollouts.num_prompts=64 --set rollouts.num_samples=8 --set evaluation.every=0 \
+    --set checkpoint.every=0 --set logging.wandb_project=null
+python -m analysis ground-truth $claims --checkpoints 6 --states 2048 --samples 2 --draws 3
+python $here/claims.py $claims ${claims}_trained ${claims}_out
+python -m analysis value-accuracy ${claims}_out --out ${claims}_out/accuracy
+grep -E "^method,|,boundaries,(mse_c|explained_variance_c|pearson|equivalent)" ${claims}_out/accuracy/value_accuracy.csv > $here/claims/value_accuracy.csv

@@ -96,7 +96,7 @@ def test_either_kind_of_critic_comes_back_from_its_directory(configs, tmp_path, 
     start = of_training()
     assert saved(None) == pytest.approx(start, abs=1e-5)
     model = models.policy if kind == "shared" else critic
-    engine = getattr(model, "deepspeed", None) or model._deepspeed
+    engine = model.deepspeed
     with torch.no_grad():
         for parameter in engine._engine.module.parameters():
             parameter += 0.02 * torch.randn_like(parameter)

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from support.critics import build_config, critic_of, start
-from support.rollouts import random_sequences
+from support.critics import build_config, critic_of, rollouts, start
 
 from vineppo.config.load import load_config
 from vineppo.config.schema import TrainConfig
 from vineppo.errors import UserError
-from vineppo.types import Problem, Rollout
 from vineppo.values import predictors_at
 
 
@@ -17,24 +15,6 @@ def config_of(configs, **changes):
     own = {"kind": "ensemble", "num": 2, "agreed": 0, "disputed": 0}
     changes = {f"critic__{key}": value for key, value in own.items()} | sizes | changes
     return build_config(configs, "separate", **changes)
-
-
-def rollouts(reward_of=lambda index: float(index % 2)):
-    """Eight of one problem, with random tokens."""
-    return [
-        Rollout(
-            problem=Problem("p", "?", "1"),
-            rollout_index=index,
-            prompt_ids=sequence.prompt_ids,
-            response_ids=sequence.response_ids,
-            logprobs_T=(-1.0,) * len(sequence.response_ids),
-            finish_reason="stop",
-            text="",
-            reward=reward_of(index),
-            tokens_T={"rewards": (0.0,) * (len(sequence.response_ids) - 1) + (reward_of(index),)},
-        )
-        for index, sequence in enumerate(random_sequences(8, 0))
-    ]
 
 
 def values(ensemble, found, name="critic"):

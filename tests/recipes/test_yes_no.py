@@ -88,7 +88,7 @@ def test_zero_shot_it_is_its_weights_and_nothing_of_it_is_saved(configs, tmp_pat
     config = config_of(configs, trained=False)
     judge = judge_of(config)
     assert judge.num_weights
-    assert not hasattr(judge, "_deepspeed")
+    assert not hasattr(judge, "deepspeed")
     judge.save_hf(tmp_path / "judge")
     assert not list(tmp_path.iterdir())
     (found,) = (one for one in predictors_at(config, tmp_path) if one.name == "judge")

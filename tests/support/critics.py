@@ -20,9 +20,9 @@ from vineppo.models import load_model, resolve_model_path
 from vineppo.policy import Policy
 from vineppo.token_scores import ForwardOptions
 from vineppo.train import load_models
-from vineppo.types import TokenSequence, TrainBatch
+from vineppo.types import Problem, Rollout, TokenSequence, TrainBatch
 from vineppo.update import update
-from vineppo.values import ValuePredictor
+from vineppo.values import ValuePredictor, predictors_at
 
 SEPARATE = {"learning_rate": 1e-3, "loss": SQUARED}
 
@@ -78,6 +78,69 @@ def sequences(count: int, seed: int = 0) -> list[TokenSequence]:
         }
         found.append(with_columns(one, columns))
     return found
+
+
+def rollouts(reward_of: Any = lambda index: float(index % 2)) -> list[Rollout]:
+    """Eight of one problem, with random tokens."""
+    return [
+        Rollout(
+            problem=Problem("p", "?", "1"),
+            rollout_index=index,
+            prompt_ids=sequence.prompt_ids,
+            response_ids=sequence.response_ids,
+            logprobs_T=(-1.0,) * len(sequence.response_ids),
+            finish_reason="stop",
+            text="",
+            reward=reward_of(index),
+            tokens_T={"rewards": (0.0,) * (len(sequence.response_ids) - 1) + (reward_of(index),)},
+        )
+        for index, sequence in enumerate(random_sequences(8, 0))
+    ]
+
+
+def values_of(models: Models, found: list[Rollout]) -> list[torch.Tensor]:
+    """The critic's values of each rollout's tokens."""
+    critic_of(models).estimate(found)
+    return [torch.tensor(rollout.values_T("critic")) for rollout in found]
+
+
+def learn(models: Models, found: list[Rollout], iterations: int = 1) -> None:
+    """The critic alone, from the same rollouts in every iteration."""
+    for iteration in range(1, iterations + 1):
+        values_of(models, found)
+        critic_of(models).prepare_update(found)
+        critic_of(models).update(found, iteration)
+
+
+def learned(
+    configs: Path, critic: dict[str, Any], found: list[Rollout] | None = None, iterations: int = 30
+) -> tuple[TrainConfig, Models]:
+    """A run's models once its critic has learned from `found`."""
+    sizes = {"batch_size": 8, "micro_batch_size": 3}
+    changes = {f"critic__{key}": value for key, value in (sizes | critic).items()}
+    config = build_config(configs, "separate", **changes)
+    models = start(config)
+    learn(models, found or rollouts(), iterations)
+    return config, models
+
+
+def check_comes_back(config: TrainConfig, models: Models, folder: Path) -> None:
+    """A checkpoint's HF model and its state give the values and, trained on, the next weights."""
+    found = rollouts()
+    expected = torch.cat(values_of(models, found))
+    models.save_hf(folder / "hf")
+    models.save_state(folder / "state")
+    (frozen,) = (one for one in predictors_at(config, folder / "hf") if one.name == "critic")
+    frozen.estimate(found)
+    read = torch.tensor([value for rollout in found for value in rollout.values_T("critic")])
+    torch.testing.assert_close(read, expected)
+    again = start(config)
+    assert not torch.allclose(torch.cat(values_of(again, found)), expected, atol=1e-4)
+    again.load_state(folder / "state")
+    torch.testing.assert_close(torch.cat(values_of(again, found)), expected)
+    learn(models, found)
+    learn(again, found)
+    torch.testing.assert_close(*(torch.cat(values_of(each, found)) for each in (models, again)))
 
 
 def train(config: TrainConfig, models: Models, found: Any, iteration: int) -> dict[str, float]:

@@ -155,13 +155,13 @@ def test_rate_epochs_and_batch_size_are_the_critics_own(configs, monkeypatch):
     )
     models = start(config)
     calls = []
-    update = critic_of(models)._deepspeed.update
+    update = critic_of(models).deepspeed.update
 
     def recorded(micro_batches, loss, rates, sound):
         calls.append(([len(b.token_ids_BT) for b in micro_batches], rates[0]))
         return update(micro_batches, loss, rates, sound)
 
-    monkeypatch.setattr(critic_of(models)._deepspeed, "update", recorded)
+    monkeypatch.setattr(critic_of(models).deepspeed, "update", recorded)
     rates = []
     for iteration in (1, 2):
         metrics = train(config, models, sequences(24), iteration)

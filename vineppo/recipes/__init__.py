@@ -56,6 +56,7 @@ KINDS = {
         "ensemble": "vineppo.recipes.ensemble:Ensemble",
         "fused": "vineppo.recipes.fused:Fused",
         "generative": "vineppo.recipes.generated:Generative",
+        "log_ratio": "vineppo.recipes.log_ratio:LogRatio",
         "oracle": "vineppo.recipes.oracle:Oracle",
         "pooled": "vineppo.recipes.pooled:Pooled",
         "posterior": "vineppo.recipes.posterior:Posterior",

@@ -119,6 +119,10 @@ class ValueOutputs(nn.Module):
         super().__init__()
         self.model = model
 
+    @classmethod
+    def load(cls, critic: Any, config: TrainConfig, path: str | None = None) -> "ValueOutputs":
+        return cls(load_value_model(critic, config.model, config.seed, path))
+
     def forward(self, batch: TrainBatch) -> torch.Tensor:
         hidden_NH = hidden_before_tokens(self.model.base_model, batch)
         return spread(self.model.score(hidden_NH).squeeze(-1).float(), batch)

@@ -18,7 +18,6 @@ from vineppo.values.heads import (
     VALUE_NUMBERS,
     ValueOutputs,
     check_size,
-    load_value_model,
     save_value_model,
     set_targets,
     value_objective,
@@ -30,6 +29,7 @@ class ValueModel(ValuePredictor):
     """V(s) by a pass of a separate classifier over the rollouts, as it sees them."""
 
     gives: Literal["tokens", "steps"] = "tokens"
+    outputs: ValueOutputs
     hf_model: Any
     packs = False  # a pass may be packed
 
@@ -67,10 +67,9 @@ class FrozenValueModel(ValueModel):
         self, name: str, config: TrainConfig, critic: CriticConfig, path: str | None
     ) -> None:
         super().__init__(name, config, critic)
-        self._loss = critic.loss
-        self.hf_model = load_value_model(critic, config.model, config.seed, path)
+        self.outputs = (critic.outputs or ValueOutputs.load)(critic, config, path).eval()
+        self.hf_model = self.outputs.model
         self.num_weights = sum(weight.numel() for weight in self.hf_model.parameters())
-        self._module = ValueOutputs(self.hf_model).eval()
 
     @classmethod
     def at_checkpoint(
@@ -80,11 +79,11 @@ class FrozenValueModel(ValueModel):
         if path is not None and not path.is_dir():
             return None
         model = cls(name, config, options, None if path is None else str(path))
-        model._module.to("cuda" if torch.cuda.is_available() else "cpu")
+        model.outputs.to("cuda" if torch.cuda.is_available() else "cpu")
         return model
 
     def start(self, policy: Policy) -> None:
-        self._module.to(policy.device)
+        self.outputs.to(policy.device)
 
     @property
     def device(self) -> torch.device:
@@ -92,7 +91,7 @@ class FrozenValueModel(ValueModel):
         return device
 
     def values(self, batch: TrainBatch) -> torch.Tensor:
-        return values_of(self._module(batch), self._loss)
+        return values_of(self.outputs(batch), self.options.loss)
 
 
 class SeparateValueModel(ValueModel):
@@ -110,7 +109,8 @@ class SeparateValueModel(ValueModel):
     ) -> None:
         super().__init__(name, config, critic)
         self._tokenizer = loaded.tokenizer
-        self.hf_model = load_value_model(critic, config.model, config.seed)
+        self.outputs = (critic.outputs or ValueOutputs.load)(critic, config)
+        self.hf_model = self.outputs.model
         check_size(self.hf_model, loaded.engine_model.num_token_ids, config.engine.max_model_len)
 
     @classmethod
@@ -126,21 +126,25 @@ class SeparateValueModel(ValueModel):
         has_rate = self.options.head_learning_rate is not None
         parts = [model.base_model, model.score] if has_rate else [model]
         groups = [list(part.parameters()) for part in parts]
-        self._deepspeed = DeepSpeedModule(ValueOutputs(model), groups, model.dtype, self.options)
+        self.deepspeed = DeepSpeedModule(self.outputs, groups, model.dtype, self.options)
 
     @property
     def device(self) -> torch.device:
-        return self._deepspeed.device
+        return self.deepspeed.device
 
     @torch.no_grad()
     def values(self, batch: TrainBatch) -> torch.Tensor:
         """[B, T] on the CPU, 0 outside the response."""
-        values_BT = values_of(self._deepspeed(batch), self.options.loss)
+        values_BT = values_of(self.deepspeed(batch), self.options.loss)
         return (values_BT * batch.response_mask_BT).cpu()
 
     def prepare_update(self, rollouts: Sequence[Rollout]) -> None:
         self.hf_model.score.measure_offset(rollouts, self.options.loss)
         set_targets(rollouts, self.name, self.config, self.options.learns_from)
+
+    def objective(self, sizes: UpdateSizes, batch: TrainBatch) -> Summand:
+        """A micro-batch's summand of the loss, with `VALUE_NUMBERS`."""
+        return value_objective(self.options.loss, self.name, sizes, batch, self.deepspeed(batch))
 
     def update(self, rollouts: Sequence[Rollout], iteration: int) -> dict[str, float]:
         """The value model's epochs over its minibatches; `critic/*` metrics or alike."""
@@ -154,20 +158,16 @@ class SeparateValueModel(ValueModel):
             rates = [rate]
             if critic.head_learning_rate is not None:
                 rates.append(rate * critic.head_learning_rate / critic.learning_rate)
-
-            def loss(batch: TrainBatch, sizes: UpdateSizes = part.sizes) -> Summand:
-                return value_objective(critic.loss, self.name, sizes, batch, self._deepspeed(batch))
-
-            sound = partial(is_sound, None)
-            updates.append(self._deepspeed.update(part.micro_batches, loss, rates, sound))
+            loss, sound = partial(self.objective, part.sizes), partial(is_sound, None)
+            updates.append(self.deepspeed.update(part.micro_batches, loss, rates, sound))
         return summarize(updates, self.metrics_group, VALUE_NUMBERS, rate)
 
     def save_hf(self, directory: Path) -> None:
-        weights = self._deepspeed.named_weights(self.hf_model)
+        weights = self.deepspeed.named_weights(self.hf_model)
         save_value_model(self.hf_model, self._tokenizer, weights, self.options.loss, directory)
 
     def save_state(self, directory: Path) -> None:
-        self._deepspeed.save_state(directory)
+        self.deepspeed.save_state(directory)
 
     def load_state(self, directory: Path) -> None:
-        self._deepspeed.load_state(directory)
+        self.deepspeed.load_state(directory)

@@ -5,7 +5,15 @@ import pytest
 from scipy.stats import pearsonr
 
 from analysis.stats.bootstrap import total
-from analysis.stats.correlation import deviations, pearson, pooled_terms, within, within_terms
+from analysis.stats.correlation import (
+    deviations,
+    difference_terms,
+    differences,
+    pearson,
+    pooled_terms,
+    within,
+    within_terms,
+)
 from vineppo.metrics import within_problem_correlation
 
 
@@ -23,6 +31,11 @@ def test_the_examples_of_the_docstrings():
     found = within_problems([0, 1, 5, 7], [0, 1, 9, 3], ["a", "a", "b", "b"])
     assert found == pytest.approx(-5.5 / np.sqrt(2.5 * 18.5))
     assert found == pytest.approx(-0.809, abs=5e-4)
+    # Out of order, and beside a rollout without neighbours.
+    x, y = np.array([1, 9.0, 0, 1, 9]), np.array([4, 9.0, 0, 3, 0])
+    rollouts, steps = np.array([0, 1, 0, 0, 1]), np.array([3, 1, 1, 2, 3])
+    terms = difference_terms(x, y, np.full(5, 0.25), rollouts, steps)
+    assert differences(total(terms)) == pytest.approx(1.155, abs=5e-4)
 
 
 def test_pooled_correlations_are_those_of_scipy_also_of_repeated_and_tied_states():

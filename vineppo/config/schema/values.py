@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -147,6 +147,7 @@ class CriticConfig(PredictorConfig):
     """How a value model trains."""
 
     trains_with_policy: ClassVar[bool] = False  # in its update: a head on its backbone
+    outputs: ClassVar[Any] = None  # makes a `ValueOutputs` in place of `ValueOutputs.load`
 
     loss: Annotated[SquaredError | CrossEntropy, Field(discriminator="kind")] = SquaredError(
         "squared_error"

@@ -62,6 +62,8 @@ def start_worker(name: str, spec: Path, cpu_kv_cache_gib: int) -> Worker:
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_CPU_KVCACHE_SPACE": str(cpu_kv_cache_gib),
+        # vLLM's default, said aloud: else ours would take the side before it for other work.
+        "VLLM_CPU_OMP_THREADS_BIND": "auto",
     }
     ours = [sys.executable, "-m", "benchmarks.trl.ours", str(spec)]
     trl = [str(TRL_PYTHON), "-m", "benchmarks.trl.run_trl", str(spec)]

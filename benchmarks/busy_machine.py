@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.harness import Options, alternate, parse_options, ratio, report, run_main
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs/demo_vineppo.jsonnet"
-NUM_ITERATIONS = 6  # of which the first is left out: it warms up
+NUM_ITERATIONS = 4  # of which the first is left out: it warms up
 NUM_PROGRAMS = 2
 BURSTS = """
 import os, time

@@ -9,10 +9,6 @@ python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 python -m analysis compare $runs/compared/credit_sheet_* --baseline "martingale, answer in view" --out $here/compare
-# Seconds of the four whose runs shared a machine.
-python -m analysis compare $runs/compared/credit_sheet_vine_privileged_* $runs/compared/credit_sheet_rloo_seed* \
-    $runs/compared/credit_sheet_grpo_* $runs/compared/credit_sheet_ppo_seed* --baseline "martingale, answer in view" \
-    --at seconds --out $here/compare_seconds
 versus() {  # NAME BASELINE METHODS
     python -m analysis compare $here/compare --baseline "$2" --out $runs/versus_$1
     grep -E "^setting,|^credit_sheet,($3),.*,welch," $runs/versus_$1/compare.csv > $here/versus/$1.csv

@@ -32,7 +32,7 @@ def main() -> int:
         parser.error("results belong to a commit: commit or stash your changes first")
     folder = ROOT / "runs/bench" / (source["commit"][:12] + "_quick" * options.quick)
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = dict.fromkeys((row.benchmark, None) for row in ROWS)
+    jobs = dict.fromkeys((row.benchmark, None) for row in ROWS) | {("phase_costs", None): None}
     if options.model is not None:
         real = (row.benchmark for row in ROWS if row.real is not None)
         jobs |= dict.fromkeys((name, options.model) for name in real)
@@ -68,7 +68,7 @@ def run(name: str, model: Path | None, folder: Path, is_quick: bool) -> Path | N
 
 def write(measured: list[Path], folder: Path) -> None:
     """Table and chart; all results that are not `measured` leave the folder of the page."""
-    results = [json.loads(file.read_text()) for file in measured]
+    results = [json.loads(file.read_text()) for file in sorted(measured)]
     rows = table(results)
     for row in ROWS:
         if row.ratio not in set(rows["ratio"]):

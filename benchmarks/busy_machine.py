@@ -1,7 +1,7 @@
 """How much an iteration slows down on a machine that does other work.
 
 `python -m benchmarks.busy_machine` trains the demo's VinePPO alone and beside two programs. Each
-program uses 60 % of a core in bursts. Both are measured as a run is (`share_cores`), and with the
+program wants 60 % of a core, in bursts. Both are measured as a run is (`share_cores`), and with the
 libraries' threads as they are: they spin while they wait and are bound to cores.
 """
 

@@ -2,8 +2,8 @@
 
 These are iterations of `vineppo train`, of the demo's VinePPO or a real model's. torch's profiler
 watches the last one. A cost is the time of a kind of operations ÷ the phase's. "No operation" is
-Python: scheduling, bookkeeping, splitting, grading, and calling operations. The profiler's own time
-counts there too; the ratio says how much longer the watched iteration took than the one before.
+Python: scheduling, bookkeeping, splitting, grading, and calling operations; also the profiler's own
+time. The ratio compares the watched iteration with the one before, which has other tokens.
 """
 
 import re

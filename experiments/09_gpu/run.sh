@@ -10,6 +10,7 @@
 set -e
 here=experiments/09_gpu
 out=${1:?run.sh OUT}
+[ -z "$MODEL" ] || : "${GSM8K:?a directory with train.jsonl and test.jsonl}"
 shift
 mkdir "$out"
 ENGINES=${ENGINES:-4,768 1,1024}
@@ -30,7 +31,7 @@ done
 [ -n "$MODEL" ] || exit 0
 python -m benchmarks.values_throughput --model "$MODEL" --out "$out/values_throughput.json" $VALUES
 first=${ENGINES%% *}
-timeout -s INT "${SECONDS_REAL:-600}" python $here/timeline.py "$out" "${first%,*} of ${first#*,}" train configs/gsm8k_qwen2.5_0.5b_vineppo.jsonnet \
+timeout -s INT -k 60 "${SECONDS_REAL:-600}" python $here/timeline.py "$out" "${first%,*} of ${first#*,}" train configs/gsm8k_qwen2.5_0.5b_vineppo.jsonnet \
     --run-dir "$out/gsm8k" --set model.path="$MODEL" --set task.train_path="$GSM8K/train.jsonl" --set task.test_path="$GSM8K/test.jsonl" \
     --set engine.kind=vllm_processes --set engine.num_processes=${first%,*} --set engine.max_num_seqs=${first#*,} --set task.num_test_problems=256 \
-    --set evaluation.every=5 --set evaluation.num_samples=1 --set logging.wandb_project=null "$@" $REAL || [ $? = 124 ]
+    --set evaluation.every=5 --set evaluation.num_samples=1 --set logging.wandb_project=null "$@" $REAL || case $? in 124 | 137) ;; *) exit 1 ;; esac

@@ -3,7 +3,8 @@
     python experiments/16_by_the_clock/fair.py
 
 `fair/table.csv` has the mean pass@1 after 20, 40 and 60 iterations, the lowest seed at the end, and
-the mean of the curve (trapezoids) with its difference from RLOO's (Welch, over seeds).
+the mean of the curve (trapezoids) with its difference from RLOO's, and that of verdicts from
+it (Welch, over seeds).
 """
 
 from pathlib import Path
@@ -49,6 +50,8 @@ def main() -> None:
             row = {"method": name, "num_seeds": len(curve)} | at
             row |= {"lowest": curve.iloc[:, -1].min(), "mean_of_curve": means[name].mean()}
             row |= {"versus_rloo": versus.effect.value, "versus_rloo_low": versus.effect.low}
+            lead = welch(means["verifier"], means[name]).effect
+            row |= {"verdict": lead.value, "verdict_low": lead.low, "verdict_high": lead.high}
             found.append(row | {"versus_rloo_high": versus.effect.high, "p_t": versus.p_value})
             color, marker = figures.COLORS[index % len(figures.COLORS)], figures.marker(index)
             axis.plot(curve.columns, curve.mean(), label=NAMES[name], color=color, marker=marker)

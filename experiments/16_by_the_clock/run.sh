@@ -9,6 +9,7 @@ python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
 python -m analysis learning-curves $runs/compared/credit_sheet_* --out $here/curves
 python -m analysis compare $runs/compared/credit_sheet_* --baseline "martingale, answer in view" --out $here/compare
+rm $here/compare/compare.png  # no page shows it
 versus() {  # NAME BASELINE METHODS
     python -m analysis compare $here/compare --baseline "$2" --out $runs/versus_$1
     grep -E "^setting,|^credit_sheet,($3),.*,welch," $runs/versus_$1/compare.csv > $here/versus/$1.csv

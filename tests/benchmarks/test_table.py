@@ -12,8 +12,8 @@ import benchmarks.__main__ as bench
 from benchmarks.table import OTHER, ROWS, costs, seconds, setting, table
 
 PHASES = [{"phase": "update", "s": 2.0, "shares": {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}}]
-SECONDS = {f"trl_{phase}_s": 1.0 for phase in ("generation", "scoring", "update", "sync")}
-SECONDS |= {"trl_s": 4.5, "trl_tokens": 500}
+RUN = {"phases": dict.fromkeys(("generation", "scoring", "update", "sync"), 1.0), "seconds": 4.5}
+RUNS = [RUN | {"tokens": tokens} for tokens in (100, 500, 900)]
 RESULTS = Path(bench.FOLDER) / "results"
 
 
@@ -26,7 +26,7 @@ def result(name, model="demo", commit="c" * 40, median=2.0):
         "machine": {"cpu": "Z80", "gpu": None, "cores": 2, "torch": "9.9", "source": source},
         "runs": 5,
         "ratios": {row.ratio: found for row in ROWS if row.benchmark == name},
-        "figures": {"model": model, "phases": PHASES, **SECONDS},
+        "figures": {"model": model, "phases": PHASES, "iterations": {"trl": RUNS}},
     }
 
 
@@ -97,7 +97,7 @@ def runs(tmp_path, monkeypatch):
 def test_only_what_has_no_result_at_this_commit_is_run_and_old_results_leave(runs):
     runs.failing = "train_step"
     assert bench.main() == 1
-    all_names = list(dict.fromkeys(row.benchmark for row in ROWS))
+    all_names = [*dict.fromkeys(row.benchmark for row in ROWS), "phase_costs"]
     assert runs.names == all_names  # the others run all the same
     assert [file.name for file in runs.results.iterdir()] == ["old_demo.json"]
     runs.names, runs.failing = [], None

@@ -62,7 +62,7 @@ def run(name: str, model: Path | None, folder: Path, is_quick: bool) -> Path | N
         took = f"{time.perf_counter() - started:.0f} s"
     ratios = json.loads(out.read_text())["ratios"]
     found = "; ".join(f"{ratio} {values['median']:.2f}" for ratio, values in ratios.items())
-    print(f"{label}: {took}: {found}", flush=True)
+    print(f"{label}: {took}{': ' * bool(found)}{found}", flush=True)
     return out
 
 

@@ -177,7 +177,8 @@ def setting(results: list[dict[str, Any]]) -> pd.DataFrame:
     versions = dict(machine)
     for result in of_usual:
         versions |= result["figures"].get("versions", {})
-    runs = sorted({result["runs"] for result in of_usual})
+    alternated = {row.benchmark for row in ROWS}
+    runs = sorted({result["runs"] for result in of_usual if result["name"] in alternated})
     real = sorted({result["figures"]["model"] for result in of_usual} - {"demo"})
     measured = {r["name"] for r in results if r["figures"]["model"] != "demo"}
     wanted = dict.fromkeys(row.benchmark for row in ROWS if row.real is not None)

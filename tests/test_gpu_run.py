@@ -30,7 +30,7 @@ while :; do echo '40, 2048, [N/A]'; sleep 0.2; done
 
 
 def paths(*first):
-    """PATH, on which `python` is the one that runs this."""
+    """PATH. Its `python` runs this."""
     return os.pathsep.join(map(str, (*first, Path(sys.executable).parent, os.environ["PATH"])))
 
 

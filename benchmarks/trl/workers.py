@@ -31,8 +31,7 @@ def open_workers(
     They load side by side, as a start is measured by nobody, but on a GPU one after another: vLLM
     reserves what it finds free.
 
-    One that cannot start is an error, but for TRL's vLLM: that compiles, and has to go without
-    where there is no compiler.
+    One that cannot start is an error. TRL's vLLM may be missing: it needs a compiler.
     """
     specs = {"ours": spec, "ours_shared": spec, "trl": trl_spec, "trl_vllm": trl_spec}
     with ExitStack() as stack:

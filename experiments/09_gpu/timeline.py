@@ -1,9 +1,9 @@
 """`vineppo`, and what it does as rows of tables: timeline.py DIR ENGINES train CONFIG…
 
-ENGINES ("4 of 768") and CONFIG name the run in DIR's sampling.csv (a row every four seconds in
-which an engine samples), gpu.csv (every second, of the first GPU, where nvidia-smi is) and
-iterations.csv. `second` is since the process began; `sampling` that the phase is one of an engine's
-and has all of its places taken.
+ENGINES ("4 of 768") and CONFIG name the run in three tables of DIR. sampling.csv has a row every
+four seconds while an engine samples. gpu.csv has one every second, of the first GPU, if there is
+nvidia-smi. iterations.csv has one an iteration. `second` is since the process began. `sampling`
+says that an engine's phase runs and all of its places are taken.
 """
 
 import csv

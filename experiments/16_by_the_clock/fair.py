@@ -2,9 +2,9 @@
 
     python experiments/16_by_the_clock/fair.py
 
-`fair/table.csv` has the mean pass@1 after 20, 40 and 60 iterations, the lowest seed at the end, and
-the mean of the curve (trapezoids) with its difference from RLOO's, and that of verdicts from
-it (Welch, over seeds).
+`fair/table.csv` has the mean pass@1 after 20, 40 and 60 iterations, the lowest seed at the end and
+the mean of the curve (trapezoids). `versus_rloo` is that mean less RLOO's, `verdict` that of the
+verdicts less it (Welch, over seeds).
 """
 
 from pathlib import Path

@@ -33,7 +33,7 @@ HERE, M, BATCH = Path(__file__).parent, 10_000, 256  # the truth is a count of M
 
 
 def logprobs(path: str, sequences: list[list[int]]) -> list[np.ndarray]:
-    """Of every token but the first, [T − 1], of each sequence."""
+    """[T − 1] for each sequence: every token but the first."""
     model, found = load_model(path, "float32", "sdpa").model.eval(), []
     for first in range(0, len(sequences), BATCH):
         some = [torch.tensor(ids) for ids in sequences[first : first + BATCH]]

@@ -1,4 +1,4 @@
-"""Several critics: whose rollouts each trains on, their mean, and that they come back."""
+"""Several critics: the rollouts that each trains on, their mean, and that they come back."""
 
 import pytest
 import torch

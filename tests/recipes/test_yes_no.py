@@ -1,4 +1,4 @@
-"""A language model's yes/no value: of which state, by which tokens, and that it learns."""
+"""A language model's yes/no value: its state, its tokens, and that it learns."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def ids(text, begins=False):
 
 
 def attempt(response="4+6=0\n7+3=0\n", reward=1.0, answer="40"):
-    """A rollout of two steps, the second of which begins behind the first line."""
+    """A rollout of two steps; the second begins behind the first line."""
     response_ids, second = ids(response), len(ids(response.partition("\n")[0] + "\n"))
     return Rollout(
         problem=Problem("p", "4+6?\n", answer),

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.table import ROWS, costs, draw, seconds, setting, table
+from benchmarks.table import ROWS, busy, costs, draw, seconds, setting, table
 from vineppo.run_dir.environment import describe_source
 
 FOLDER = Path(__file__).parent
@@ -79,7 +79,7 @@ def write(measured: list[Path], folder: Path) -> None:
     for file in measured:
         shutil.copy(file, tables)
     rows.to_csv(tables / "table.csv", index=False)
-    for made in (setting, seconds, costs):
+    for made in (setting, seconds, costs, busy):
         made(results).to_csv(tables / f"{made.__name__}.csv", index=False)
     draw(rows, folder / "speed.png")
     if folder == FOLDER:

@@ -168,6 +168,16 @@ def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["phase", "s", "largest", "second", "third"])
 
 
+def busy(results: list[dict[str, Any]]) -> pd.DataFrame:
+    """Median seconds of a VinePPO iteration alone and beside two programs."""
+    rows = []
+    for found in (r["figures"] for r in results if r["name"] == "busy_machine"):
+        for name, threads in (("ours", "tended"), ("as they are", "untended")):
+            alone, beside = (found[f"seconds, {name}, {when}"] for when in ("quiet", "busy"))
+            rows.append({"threads": threads, "alone": alone, "beside": beside})
+    return pd.DataFrame(rows, columns=["threads", "alone", "beside"])
+
+
 def setting(results: list[dict[str, Any]]) -> pd.DataFrame:
     """What stands above the table: commit, machine, libraries, and what is not in it."""
     usual = Counter(map(origin, results)).most_common(1)[0][0]

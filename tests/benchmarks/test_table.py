@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 import benchmarks.__main__ as bench
-from benchmarks.table import OTHER, ROWS, costs, seconds, setting, table
+from benchmarks.table import OTHER, ROWS, busy, costs, seconds, setting, table
 
 PHASES = [{"phase": "update", "s": 2.0, "shares": {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}}]
 RUN = {"phases": dict.fromkeys(("generation", "scoring", "update", "sync"), 1.0), "seconds": 4.5}
 RUNS = [RUN | {"tokens": tokens} for tokens in (100, 500, 900)]
+BUSY = {f"seconds, {n}, {w}": 1.0 for n in ("ours", "as they are") for w in ("quiet", "busy")}
 RESULTS = Path(bench.FOLDER) / "results"
 
 
@@ -26,13 +27,13 @@ def result(name, model="demo", commit="c" * 40, median=2.0):
         "machine": {"cpu": "Z80", "gpu": None, "cores": 2, "torch": "9.9", "source": source},
         "runs": 5,
         "ratios": {row.ratio: found for row in ROWS if row.benchmark == name},
-        "figures": {"model": model, "phases": PHASES, "iterations": {"trl": RUNS}},
+        "figures": {"model": model, "phases": PHASES, "iterations": {"trl": RUNS}, **BUSY},
     }
 
 
 def test_the_committed_table_is_that_of_the_committed_results():
     results = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
-    for made in (table, setting, seconds, costs):
+    for made in (table, setting, seconds, costs, busy):
         assert (RESULTS / f"{made.__name__}.csv").read_text() == made(results).to_csv(index=False)
 
 
@@ -103,7 +104,7 @@ def test_only_what_has_no_result_at_this_commit_is_run_and_old_results_leave(run
     runs.names, runs.failing = [], None
     assert bench.main() == 0
     assert runs.names == ["train_step", "docs/pages.py"]
-    tables = {f"{made.__name__}.csv" for made in (table, setting, seconds, costs)}
+    tables = {f"{made.__name__}.csv" for made in (table, setting, seconds, costs, busy)}
     files = {f"{name}_demo.json" for name in all_names} | tables
     assert {file.name for file in runs.results.iterdir()} == files
     assert (runs.results.parent / "speed.png").stat().st_size > 0

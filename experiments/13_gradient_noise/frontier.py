@@ -1,8 +1,10 @@
-"""frontier.py: draws frontier.png, gradient variance against sampled tokens, both relative to RLOO.
+"""frontier.py: noise within problems against sampled tokens, both over RLOO's, in two figures.
 
-On the diagonal an estimator is worth as many more rollouts as its tokens would buy.
+On the diagonal an estimator is worth as many more rollouts as its tokens would buy. frontier.png
+has trained policies, ../19_noise/frontier.png starting ones and real text.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -11,73 +13,69 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures import GREY, MARKERS, METHOD_COLORS
+from analysis.figures import GREY, METHOD_COLORS
 
 HERE = Path(__file__).parent
-SHEET = HERE.parent / "16_gradient_noise"
-CHECKPOINT = 15
-# (label, colour, its estimators)
+REAL = HERE.parent / "19_noise"
+RLOO = METHOD_COLORS["RLOO"]
 SERIES = (
-    ("RLOO", METHOD_COLORS["RLOO"], ("rloo",)),
-    ("PPO's critic", METHOD_COLORS["PPO"], ("gae",)),
-    ("lagging count of skills", GREY, ("vine_oracle",)),
-    (
-        "VinePPO, K = 1, 3, 9",
-        METHOD_COLORS["VinePPO"],
-        ("vine_1", "vine_3", "vine_9"),
-    ),
-    (
-        "VinePPO at 1, 2, 4 states",
-        METHOD_COLORS["cuts by expectation"],
-        ("expected_1_1_own", "expected_2_3_own", "expected_4_3_own"),
-    ),
-    (
-        "joined with rewards",
-        METHOD_COLORS["joined"],
-        ("joined_1_1", "joined_2_1", "joined_4_1", "joined_4_3"),
-    ),
-)
+    ("VinePPO, K = 1, 3, 9", METHOD_COLORS["VinePPO"], "o", ("vine_1", "vine_3", "vine_9")),
+    ("joined, 2 and 4 cuts", METHOD_COLORS["joined"], "s", ("joined_2_1", "joined_4_3")),
+    ("with a shrunk root", METHOD_COLORS["martingale"], "^", ("joined_2_1_shrunk_mean",)),
+)  # fmt: skip
+BOUNDS = ("vine_exact", "exact")  # lines: their values cost nothing that a run could pay
 
 
 def draw(axes: Axes, frame: pd.DataFrame, title: str) -> None:
-    frame = frame[frame.checkpoint == CHECKPOINT].drop_duplicates(["estimator", "quantity"])
     tokens = frame[frame.quantity == "num_tokens"].set_index("estimator").value
-    ratios = frame[frame.quantity == "trace_ratio"].set_index("estimator")
-    x = np.geomspace(0.7, 200, 50)
+    noise = frame[frame.quantity == "within_ratio"].set_index("estimator")
+    x = np.geomspace(0.7, 100, 50)
     axes.plot(x, 1 / x, color="black", lw=0.8, ls="--", zorder=0)
-    for (_, color, names), marker in zip(SERIES, MARKERS, strict=False):
-        held = [name for name in names if name in ratios.index]
-        if not held:
-            continue
-        y, low, high = (ratios.loc[held, c] for c in ("value", "value_low", "value_high"))
-        cost = tokens[held] / tokens["rloo"]
-        bars = [y - low, high - y]
-        axes.errorbar(cost, y, bars, color=color, marker=marker, ms=4, lw=1, elinewidth=0.7)
-    axes.set(xscale="log", yscale="log", xlim=(0.7, 200), ylim=(0.1, 2), title=title)
-    axes.set_xlabel("sampled tokens, relative to RLOO")
+    axes.plot(1, 1, "D", color=RLOO, ms=4)
+    bound = next(name for name in BOUNDS if name in noise.index)
+    axes.axhspan(*noise.loc[bound, ["value_low", "value_high"]], color=GREY, alpha=0.25, lw=0)
+    axes.axhline(noise.value[bound], color=GREY, lw=1)
+    for _, color, marker, names in SERIES:
+        held = [name for name in names if name in noise.index]
+        y, low, high = (noise.loc[held, c] for c in ("value", "value_low", "value_high"))
+        cost, style = tokens[held] / tokens["rloo"], {"ms": 4, "lw": 1, "elinewidth": 0.7}
+        axes.errorbar(cost, y, [y - low, high - y], color=color, marker=marker, **style)
+    axes.set(xscale="log", yscale="log", xlim=(0.7, 100), ylim=(0.05, 2), title=title)
+    axes.set_xlabel("sampled tokens, over RLOO's")
     axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
     axes.set_xticks([1, 10, 100], ["1", "10", "100"])
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def figure_of(panels: Sequence[tuple[str, pd.DataFrame]], path: Path) -> None:
+    figure = Figure(figsize=(7, 2.9), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True)
+    for axis, (title, frame) in zip(axes, panels, strict=True):
+        draw(axis, frame, title)
+    axes[0].set_ylabel("noise within problems, over RLOO's")
+    axes[0].text(0.8, 0.06, "dashed: simply more rollouts", fontsize=7)
+    axes[-1].plot([], [], "D", color=RLOO, ms=4, label="RLOO")
+    for label, color, marker, _ in SERIES:
+        axes[-1].plot([], [], marker, ls="-", color=color, ms=4, lw=1, label=label)
+    axes[-1].plot([], [], color=GREY, lw=1, label="exact values")
+    figure.legend(frameon=False, loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=160, metadata={"Software": None})
+
+
 def main() -> None:
     mpl.rcParams.update({"font.family": "DejaVu Sans", "font.size": 8})
-    short, sheet = (
-        pd.concat([pd.read_csv(folder / part / "gradient_variance.csv") for part in (".", more)])
-        for folder, more in ((HERE, "further"), (SHEET, "joined"))
-    )
-    sheet = sheet[sheet.run == "noise"]
-    figure = Figure(figsize=(7, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    draw(left, short, "credit_short")
-    draw(right, sheet, "credit_sheet")
-    left.set_ylabel("gradient variance, relative to RLOO")
-    left.text(3.4, 0.155, "simply more rollouts", rotation=-58)
-    for (label, color, _), marker in zip(SERIES, MARKERS, strict=False):
-        left.plot([], [], marker, ls="-", color=color, ms=4, lw=1, label=label)
-    figure.legend(frameon=False, loc="outside lower center", ncols=3)
-    figure.savefig(HERE / "frontier.png", dpi=160, metadata={"Software": None})
+    rows = pd.read_csv(HERE / "gradient_variance.csv")
+
+    def at(task: str, checkpoint: int) -> pd.DataFrame:
+        return rows[(rows.method == f"{task}_noise") & (rows.checkpoint == checkpoint)]
+
+    tasks, later = ("credit_short", "credit_sheet"), (15, 30)
+    trained = [(f"{task}, {when} iterations", at(task, when)) for task in tasks for when in later]
+    figure_of(trained, HERE / "frontier.png")
+    starts = [(task, at(task, 0)) for task in tasks]
+    real = pd.read_csv(REAL / "gradient_variance.csv")
+    figure_of([*starts, ("GSM8K, 0.5 B", real)], REAL / "frontier.png")
 
 
 if __name__ == "__main__":

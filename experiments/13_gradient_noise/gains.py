@@ -1,8 +1,8 @@
-"""gains.py: does an estimator's gradient variance order what it gains in learning?
+"""gains.py: does an estimator's gradient noise order what it gains in learning?
 
-Writes gains.csv, a row an estimator of both: the trace over RLOO's, its mean over checkpoints, and
-pass@1 after 60 iterations less RLOO's. gains_ranks.csv has Spearman's correlation of the two by
-task, its 95 % bootstrap interval over seeds, and the slope of gain = slope · (1 − noise).
+Writes gains.csv, a row an estimator of both: the noise within problems over RLOO's, its mean over
+checkpoints, and pass@1 after 60 iterations less RLOO's. gains_ranks.csv has Spearman's correlation
+of the two by task, its 95 % bootstrap interval over seeds, and the slope of gain = slope · (1 − noise).
 GRPO and REINFORCE++ are left out: their division by a deviation changes a gradient's length.
 """
 
@@ -14,10 +14,9 @@ from scipy.stats import spearmanr
 
 HERE = Path(__file__).parent
 NUM_DRAWS = 2000
-# By task: tables of noise, tables of pass@1, and the run of each estimator.
+# By task: tables of pass@1, and the run of each estimator.
 TASKS = {
     "credit_short": (
-        ("13_gradient_noise", "13_gradient_noise/further"),
         ("11_credit/compare", "11_credit/later", "08_continuations/credit_short"),
         {"vine_oracle": "oracle", "vine_1": "vineppo_k1", "vine_3": "vineppo_k3"}
         | {"vine_9": "vineppo_k9", "gae": "ppo", "martingale_posterior": "vine_efficient"}
@@ -25,7 +24,6 @@ TASKS = {
         | {"joined_2_1": "joined"},
     ),
     "credit_sheet": (
-        ("16_gradient_noise", "16_gradient_noise/further"),
         ("16_by_the_clock/compare",),
         {"vine_oracle": "oracle", "vine_3": "vineppo_k3", "gae": "ppo", "joined_2_1": "joined"}
         | {"martingale_posterior": "vine_efficient", "martingale_privileged": "vine_privileged"}
@@ -45,10 +43,9 @@ def scores(folder: str) -> pd.Series:
 def main() -> None:
     rng = np.random.default_rng(0)
     pairs, ranks = [], []
-    for task, (noises, learned, run_of) in TASKS.items():
-        tables = [pd.read_csv(HERE.parent / f / "gradient_variance.csv") for f in noises]
-        table = pd.concat(tables).query("quantity == 'trace_ratio'")
-        table = table.drop_duplicates(["estimator", "checkpoint"])
+    rows = pd.read_csv(HERE / "gradient_variance.csv").query("quantity == 'within_ratio'")
+    for task, (learned, run_of) in TASKS.items():
+        table = rows[rows["method"] == f"{task}_noise"]
         noise = table.groupby("estimator")["value"].mean()[["rloo", *run_of]].to_numpy()
         pass_at_1 = pd.concat(map(scores, learned))
         beside = dict.fromkeys(run_of, "rloo")  # the RLOO runs that a method's stood beside

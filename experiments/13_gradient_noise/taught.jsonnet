@@ -1,7 +1,8 @@
-// Training by joined cuts on a posterior that learns the continuations' returns too, with one of rewards alone beside it.
-local joined = import '../../configs/recipes/joined.jsonnet';
-local posterior = { kind: 'posterior' };
+// A policy that stands still under joined cuts: a posterior learns their continuations' returns too, one rewards alone.
 local recipes = import '../../configs/lib/recipes.libsonnet';
+local joined = import '../../configs/recipes/joined.jsonnet';
+local beside = import 'beside.libsonnet';
+local posterior = { kind: 'posterior' };
 
 joined + {
   name: 'credit_short_taught',
@@ -10,7 +11,5 @@ joined + {
     predictors: { posterior: posterior, taught: posterior { learns_from: 'monte_carlo' } }
                 + recipes.shrinkage.values.predictors,
   },
-  evaluation+: { every: 0 },
-  checkpoint: { every: 15, keep: 4 },
-  logging+: { wandb_project: null },
-}
+  optimization+: { learning_rate: 1e-12 },
+} + beside.run

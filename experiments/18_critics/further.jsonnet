@@ -1,6 +1,6 @@
 // The values that values.jsonnet has not: the same policy that stands still, and the same rollouts. run.sh trains the
 // reward models first, by as many rewards as two of the iterations have.
-local made_of_continuations = import '../13_gradient_noise/made_of_continuations.libsonnet';
+local poise = (import '../../configs/lib/recipes.libsonnet').poise;
 local values = import 'values.jsonnet';
 local view = (import '../../configs/lib/view.libsonnet').symbols;
 
@@ -14,9 +14,11 @@ values + {
   values: {
     credit: null,
     predictors: {
-      [if name == 'probe' then 'uncertainty' else name]: made_of_continuations[name]
-      for name in std.objectFields(made_of_continuations)
-    } + {
+      drawn: { kind: 'monte_carlo', num_continuations: 1, identical_prefixes: 'share', states: null },
+      pooled: { kind: 'pooled', of: 'drawn' },
+      shrunk: { kind: 'shrunk', of: 'drawn', toward: 'siblings' },
+      smoothed: { kind: 'smoothed', of: 'drawn', change: 0.2, direction: 'causal' },
+      uncertainty: poise.values.predictors.probe { of: 'drawn', features: 'uncertainty', crossed: false },
       boxed: told('boxed_answer'),
       spoiler: told('cot_spoiler'),
       accuracy: told('expected_accuracy'),

@@ -2,6 +2,7 @@
 local recipes = import '../../../configs/lib/recipes.libsonnet';
 local shrunk = (import '../credit_sheet_ppo.jsonnet') + recipes.shrinkage;
 local plain(config, set={}) = { config: config, set: set };
+local many = { 'rollouts.num_prompts': 16, 'rollouts.num_samples': 8, 'optimization.batch_size': 128 };
 local verifier = 'experiments/16_by_the_clock/verifier.py';
 {
   rloo: plain('rloo'),
@@ -15,7 +16,10 @@ local verifier = 'experiments/16_by_the_clock/verifier.py';
     'values.predictors': shrunk.values.predictors,
   }),
   grpo: plain('grpo'),
+  ppo: plain('ppo'),
   rloo_8: plain('rloo', { 'rollouts.num_samples': 8, 'optimization.batch_size': 32 }),
   rloo_16: plain('rloo', { 'rollouts.num_samples': 16, 'optimization.batch_size': 64 }),
+  rloo_128: plain('rloo', many),
+  exact_128: plain('oracle', { 'values.predictors.oracle.of': 'policy' } + many),
   vineppo_k3: plain('vineppo', { 'credit.num_continuations': 3 }),
 }

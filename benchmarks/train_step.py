@@ -6,8 +6,7 @@ micro-batches already made. It has the cross-entropy of the response's tokens in
 else passes the vocabulary projection), and no optimizer. All see random tokens, in groups behind
 one prompt: speed does not depend on them. Ours passes padded rows, as the bare loop does, and once
 more packed, as training does, with each prompt once for its group. An update has the 64 sequences
-of the published settings, as the optimizer's step costs the same for any number; a real model's on
-a CPU has 16, for time.
+of the published settings, as the optimizer's step costs the same for any number.
 """
 
 import math
@@ -33,18 +32,14 @@ from vineppo.token_scores import Softmax, hidden_before_tokens, token_statistics
 from vineppo.types import TokenSequence, TrainBatch
 from vineppo.update import POLICY_COLUMNS, update_policy
 
-BATCH_SIZE, CPU_BATCH_SIZE, QUICK_BATCH_SIZE = 64, 16, 8
+BATCH_SIZE, QUICK_BATCH_SIZE = 64, 8
 
 
 def main() -> None:
     options = parse_options("train_step", __doc__.splitlines()[0])
     with TemporaryDirectory(prefix="benchmark-") as directory:
         config = workload_config(options, Path(directory))
-    batch_size = BATCH_SIZE
-    if options.model is not None and not torch.cuda.is_available():
-        batch_size = CPU_BATCH_SIZE
-    if options.is_quick:
-        batch_size = QUICK_BATCH_SIZE
+    batch_size = QUICK_BATCH_SIZE if options.is_quick else BATCH_SIZE
     optimization = replace(
         config.optimization, num_epochs=1, batch_size=batch_size, max_mean_ratio=None
     )

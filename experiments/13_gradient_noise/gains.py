@@ -19,7 +19,7 @@ TASKS = {
     "credit_short": (
         ("11_credit/compare", "11_credit/later", "08_continuations/credit_short"),
         {"vine_oracle": "oracle", "vine_1": "vineppo_k1", "vine_3": "vineppo_k3"}
-        | {"vine_9": "vineppo_k9", "gae": "ppo", "martingale_posterior": "vine_efficient"}
+        | {"gae": "ppo", "martingale_posterior": "vine_efficient"}
         | {"tree_36_2_2": "spo_tree_others", "doubly_robust_probe_3_1": "vineppo_probe"}
         | {"joined_2_1": "joined"},
     ),

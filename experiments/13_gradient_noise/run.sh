@@ -25,9 +25,9 @@ kept() {  # TABLE RUN...: the rows that pages read
 }
 both=rloo,grpo,vine_exact,vine_oracle,vine_1,vine_3,gae,martingale_posterior,expected_2_1_own,expected_2_3_own,expected_4_3_own,\
 surprisal_2_3,doubly_robust_probe_3_1,gae_shrunk_mean,joined_2_1,joined_2_1_shrunk_mean,joined_4_3,joined_posterior_2_1
-task() {  # NAME CONTINUATIONS ESTIMATORS
+task() {  # NAME ESTIMATORS
     train $here/$1.jsonnet $1
-    measure $1 0,15,30 256 $2 $both,$3
+    measure $1 0,15,30 256 3 $both,$2
     for checkpoint in 15 30; do
         python -m analysis advise $runs/$1 --checkpoints $checkpoint --iterations 15 --continuations 1,3,9 --steps 4096 \
             --out $runs/advice/$1_$checkpoint
@@ -49,8 +49,8 @@ long() {
 # All actions: sum_a pi(a) grad log pi(a) D(a) over the candidates in place of the sampled D_t grad log pi(a_t), on a policy that
 # stands still while the models learn from 60 iterations. Written before: it takes 0.05 off a martingale on one task. Found, in
 # pairs over the same problems: at most 0.02, so it was not kept. Commit 159b8610 has its code and measured actions_*.csv.
-(task short 9 vine_9,tree_36_2_2; taught) &
-task sheet 3 martingale_privileged,joined_privileged_2_1; long
+(task short tree_36_2_2; taught; long) &
+task sheet martingale_privileged,joined_privileged_2_1
 wait $!
 kept gradient_variance short sheet long
 kept taught taught

@@ -18,8 +18,7 @@ versus k3 "VinePPO, K = 3" "RLOO|GRPO|PPO"
 versus ppo PPO '"PPO, answer in view"'
 versus rloo RLOO 'cuts|cuts by expectation|"RLOO, shrunk mean"|martingale|joined|"joined, answer in view"|"joined, answer in view, 5e-5"'
 versus cuts cuts 'cuts by expectation'
-# Beside each other on one machine. Four permutation p of versus/seconds.csv are of 10,000 draws: their evaluations
-# are not kept.
+# Beside each other on one machine.
 python -m analysis compare $runs/compared/credit_sheet_cuts_seed[1-5] $runs/compared/credit_sheet_rloo_seed[1-5] \
     --baseline RLOO --at seconds --out $runs/versus_seconds
 grep -E "^setting,|,cuts,.*,welch," $runs/versus_seconds/compare.csv > $here/versus/seconds.csv

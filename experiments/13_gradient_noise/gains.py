@@ -2,8 +2,9 @@
 
 Writes gains.csv, a row an estimator of both: the noise within problems over RLOO's, its mean over
 checkpoints, and pass@1 after 60 iterations less RLOO's. gains_ranks.csv has Spearman's correlation
-of the two by task, its 95 % bootstrap interval over seeds, and the slope of gain = slope · (1 −
-noise). GRPO and REINFORCE++ are left out: their division by a deviation changes a gradient's length.
+of the two by task, its 95 % bootstrap interval over seeds, and the slope of
+gain = slope · (1 − noise). GRPO and REINFORCE++ are left out: their division by a deviation changes
+a gradient's length.
 """
 
 from pathlib import Path

@@ -55,6 +55,22 @@ python experiments/11_credit/sweep.py ${runs}_fair_sweep $here/fair/sweep.csv
 experiments/sweep_two.sh $here/fair/runs.jsonnet $runs/fair
 python -m analysis learning-curves $runs/fair/* --out $runs/fair_curves
 cp $runs/fair_curves/learning_curves.csv $here/fair
+# Seconds of an iteration without an evaluation, two methods at a time.
+vineppo sweep $here/fair/runs.jsonnet --list --runs-dir $runs/fair_seconds | awk '/_seed1 / { print $1 }' |
+    OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/fair/runs.jsonnet --runs-dir $runs/fair_seconds --index {} \
+        --set num_iterations=10 --set evaluation.every=0
+python - $runs/fair_seconds > $here/fair/seconds.csv <<'END'
+import sys
+from pathlib import Path
+import pandas as pd
+
+print("method,iteration,seconds")
+for path in sorted(Path(sys.argv[1]).glob("*_seed1/metrics.jsonl")):
+    method = path.parent.name.removeprefix("credit_sheet_").removesuffix("_seed1")
+    rows = pd.read_json(path, lines=True)[2:]  # the first two warm up
+    for iteration, seconds in zip(rows["iteration"], rows["time/total_s"]):
+        print(f"{method},{iteration},{seconds:.3f}")
+END
 python $here/fair.py
 # Both seed sets together.
 python - $here/curves $here/clock > $here/versus/both.csv <<'END'

@@ -17,4 +17,4 @@ python -m analysis gradient-variance $run --checkpoints 0 --problems 48 --contin
     --estimators rloo,vine_1,vine_3,vine_9
 cp $run/out/gradient_variance.csv $here
 [ -f $here/claims.csv ] || python $here/claims.py $run $models/qwen $here/claims.csv
-python $here/frontier.py
+python experiments/13_gradient_noise/frontier.py

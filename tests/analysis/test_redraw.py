@@ -40,7 +40,7 @@ SCRIPTS = {
     "14_bias/bias": ("14_bias/figure.py",),
     "16_by_the_clock/fair/curves": ("16_by_the_clock/fair.py",),
     "18_critics/critics": ("18_critics/figure.py",),
-    "19_noise/frontier": ("19_noise/frontier.py",),
+    "19_noise/frontier": ("13_gradient_noise/frontier.py",),
     **{
         f"19_{name}/scatter": ("19_real_model/scatter.py",)
         for name in ("real_model", "critics", "math")
@@ -49,7 +49,7 @@ SCRIPTS = {
 # Folders that a script of another folder reads.
 SHARED = {
     "13_gradient_noise",
-    "16_gradient_noise",
+    "19_noise",
     "19_real_model",
     "19_critics",
     "19_math",

@@ -40,19 +40,13 @@ taught() {
     measure taught 30 64 1 rloo,joined_2_1,joined_2_1_shrunk_mean,martingale_posterior,martingale_taught,joined_posterior_2_1,\
 joined_taught_2_1,joined_taught_2_1_shrunk_mean
 }
-# Where every step decides: the starting policy of the long chains.
-long() {
-    train experiments/02_baselines/long_vineppo.jsonnet long --set num_iterations=1 --set credit.num_continuations=1 --set evaluation.every=0 \
-        --set logging.wandb_project=null
-    measure long 0 64 9 rloo,vine_1,vine_3,vine_9
-}
 # All actions: sum_a pi(a) grad log pi(a) D(a) over the candidates in place of the sampled D_t grad log pi(a_t), on a policy that
 # stands still while the models learn from 60 iterations. Written before: it takes 0.05 off a martingale on one task. Found, in
 # pairs over the same problems: at most 0.02, so it was not kept. Commit 159b8610 has its code and measured actions_*.csv.
-(task short tree_36_2_2; taught; long) &
+(task short tree_36_2_2; taught) &
 task sheet martingale_privileged,joined_privileged_2_1
 wait $!
-kept gradient_variance short sheet long
+kept gradient_variance short sheet
 kept taught taught
 python $here/predicted.py $here $runs/advice/*
 python $here/frontier.py

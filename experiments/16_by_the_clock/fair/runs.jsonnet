@@ -31,9 +31,9 @@ local methods = import 'methods.libsonnet';
     $.run(method, 1e-4, seed)
     for group in [
       ['rloo', 'exact', 'verifier', 'partial', 'martingale', 'joined_privileged'],
-      ['joined_shrunk', 'grpo', 'ppo'],
+      ['joined_shrunk', 'grpo'],
       ['rloo_16', 'vineppo_k3'],
-      ['rloo_8'],
+      ['rloo_8', 'ppo'],
       ['rloo_128', 'exact_128'],
     ]
     for seed in std.range(1, 8)

@@ -1,4 +1,4 @@
-// A policy that stands still under joined cuts: a posterior learns their continuations' returns too, one rewards alone.
+// Training by joined cuts on a posterior that learns their continuations' returns too, with one of rewards alone beside it.
 local recipes = import '../../configs/lib/recipes.libsonnet';
 local joined = import '../../configs/recipes/joined.jsonnet';
 local beside = import 'beside.libsonnet';
@@ -11,5 +11,4 @@ joined + {
     predictors: { posterior: posterior, taught: posterior { learns_from: 'monte_carlo' } }
                 + recipes.shrinkage.values.predictors,
   },
-  optimization+: { learning_rate: 1e-12 },
 } + beside.run

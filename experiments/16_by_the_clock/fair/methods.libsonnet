@@ -15,6 +15,11 @@ local verifier = 'experiments/16_by_the_clock/verifier.py';
     'credit.root': 'shrunk_mean',
     'values.predictors': shrunk.values.predictors,
   }),
+  joined_taught: plain('joined', {
+    'credit.root': 'shrunk_mean',
+    'values.credit': 'taught',
+    'values.predictors': shrunk.values.predictors { taught: { kind: 'posterior', learns_from: 'monte_carlo' } },
+  }),
   grpo: plain('grpo'),
   ppo: plain('ppo'),
   rloo_8: plain('rloo', { 'rollouts.num_samples': 8, 'optimization.batch_size': 32 }),

@@ -35,7 +35,8 @@ local methods = import 'methods.libsonnet';
       ['rloo', 'exact', 'verifier', 'partial', 'martingale', 'joined_privileged'],
       ['joined_shrunk', 'grpo'],
       ['joined_taught'],
-      ['rloo_16', 'vineppo_k3'],
+      ['rloo_16'],
+      ['vineppo_k3'],
       ['rloo_8', 'ppo'],
       ['rloo_128', 'exact_128'],
     ]

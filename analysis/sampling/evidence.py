@@ -287,6 +287,8 @@ def candidates(
     kinds = {name: kind for name, kind in kinds.items() if name in valued}
     martingales = [name for name, kind in kinds.items() if kind.is_martingale]
     martingales += [NAME] * (is_fitted and NAME not in martingales)
+    # A run does not save what each token changed; a fit sets it.
+    martingales = [name for name in martingales if f"differences/{name}" in rollouts[0].tokens_T]
     learned = [
         name
         for name, kind in kinds.items()

@@ -25,12 +25,12 @@ SHOWN = {
     "partial": "RLOO, partial credit",
     "martingale": "martingale, sees the answer",
     "rloo_16": "RLOO, 16 rollouts",
+    "joined_taught": "joined, taught posterior",
     "joined_shrunk": "joined, shrunk root",
-    "ppo": "PPO",
     "grpo": "GRPO",
     "rloo": "RLOO",
 }
-BESIDE = ("rloo", "verifier", "vineppo_k3", "rloo_16", "rloo_128")
+BESIDE = ("rloo", "verifier", "vineppo_k3", "rloo_16")
 
 
 def main() -> None:

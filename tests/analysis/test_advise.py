@@ -289,6 +289,17 @@ def test_runs_that_hold_too_little_are_one_line(few, tmp_path, capsys):
     assert "is a run of supervised fine-tuning" in capsys.readouterr().err
 
 
+def test_a_martingale_whose_differences_are_not_saved_is_left_out(exact_run, advice, tmp_path):
+    path = shutil.copytree(exact_run, tmp_path / "run")
+    config = json.loads((path / "config.json").read_text())
+    config["values"]["predictors"]["told"] = {"kind": "privileged"}
+    (path / "config.json").write_text(json.dumps(config))
+    rows = RunDir(path).read_values(1)
+    named = [row | {"predictor": "told"} for row in rows if row["predictor"] is not None]
+    RunDir(path).write_values(1, [*rows, *named])
+    assert list(advice_of(path).index) == list(advice.index)
+
+
 def test_values_are_fitted_where_none_are_saved(tmp_path, monkeypatch):
     """The demo's starting policy stands in for the final one; a wrong twin for every answer."""
     from vineppo.models import resolve_model_path

@@ -25,7 +25,9 @@ class Oracle(ValuePredictor):
 
     With `of: 'policy'` p_f does not lag. It is the policy's probability of the right result, its
     mean over these rollouts, for easy facts too: π(result) of right ones, or else 1 − π(result) of
-    wrong ones. The count stands in for hard facts that no rollout met. Wording must not matter.
+    wrong ones. The count stands in for hard facts that no rollout met. Wording must not matter: a
+    right result of an operation that the problem did not ask counts as lost, which trained policies
+    make common (experiments/13_gradient_noise).
     """
 
     PRIOR = 4.0

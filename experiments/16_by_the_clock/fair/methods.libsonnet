@@ -2,7 +2,6 @@
 local recipes = import '../../../configs/lib/recipes.libsonnet';
 local shrunk = (import '../credit_sheet_ppo.jsonnet') + recipes.shrinkage;
 local plain(config, set={}) = { config: config, set: set };
-local many = { 'rollouts.num_prompts': 16, 'rollouts.num_samples': 8, 'optimization.batch_size': 128 };
 local verifier = 'experiments/16_by_the_clock/verifier.py';
 {
   rloo: plain('rloo'),
@@ -21,10 +20,6 @@ local verifier = 'experiments/16_by_the_clock/verifier.py';
     'values.predictors': shrunk.values.predictors { taught: { kind: 'posterior', learns_from: 'monte_carlo' } },
   }),
   grpo: plain('grpo'),
-  ppo: plain('ppo'),
   rloo_8: plain('rloo', { 'rollouts.num_samples': 8, 'optimization.batch_size': 32 }),
   rloo_16: plain('rloo', { 'rollouts.num_samples': 16, 'optimization.batch_size': 64 }),
-  rloo_128: plain('rloo', many),
-  exact_128: plain('oracle', { 'values.predictors.oracle.of': 'policy' } + many),
-  vineppo_k3: plain('vineppo', { 'credit.num_continuations': 3 }),
 }

@@ -21,16 +21,16 @@ SHOWN = {
     "verifier": "verdict on every result",
     "exact": "exact values",
     "joined_privileged": "joined, sees the answer",
-    "vineppo_k3": "VinePPO, K = 3",
     "partial": "RLOO, partial credit",
     "martingale": "martingale, sees the answer",
     "rloo_16": "RLOO, 16 rollouts",
+    "rloo_8": "RLOO, 8 rollouts",
     "joined_taught": "joined, taught posterior",
     "joined_shrunk": "joined, shrunk root",
     "grpo": "GRPO",
     "rloo": "RLOO",
 }
-BESIDE = ("rloo", "verifier", "vineppo_k3", "rloo_16")
+BESIDE = ("rloo", "verifier", "rloo_8", "rloo_16")
 
 
 def main() -> None:

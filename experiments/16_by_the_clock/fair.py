@@ -19,7 +19,7 @@ from analysis.stats.comparison import welch
 HERE = Path(__file__).parent / "fair"
 SHOWN = {
     "verifier": "verdict on every result",
-    "exact": "exact values",
+    "exact": "closed-form values",
     "joined_privileged": "joined, sees the answer",
     "partial": "RLOO, partial credit",
     "martingale": "martingale, sees the answer",

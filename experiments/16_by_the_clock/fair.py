@@ -63,7 +63,8 @@ def main() -> None:
         for index, (name, label) in enumerate(SHOWN.items()):
             color, marker = figures.COLORS[index % len(figures.COLORS)], figures.marker(index)
             mean = curves[name].mean()
-            axis.plot(mean.index, mean, label=label, color=color, marker=marker)
+            line = "-" if index < len(figures.COLORS) else ":"
+            axis.plot(mean.index, mean, line, label=label, color=color, marker=marker)
         axis.set_xlabel("iteration")
         axis.set_ylabel("pass@1, mean over seeds")
         figures.shared_legend(figure, axis)

@@ -3,7 +3,6 @@
 set -e
 here=experiments/16_by_the_clock
 runs=${RUNS:-runs/16_by_the_clock}
-python $here/simulate.py
 experiments/sweep_two.sh $here/sweep.jsonnet ${runs}_sweep
 python experiments/11_credit/sweep.py ${runs}_sweep $here/sweep.csv
 experiments/sweep_two.sh $here/runs.jsonnet $runs/compared
@@ -15,9 +14,7 @@ versus() {  # NAME BASELINE METHODS
     grep -E "^setting,|^credit_sheet,($3),.*,welch," $runs/versus_$1/compare.csv > $here/versus/$1.csv
 }
 versus k3 "VinePPO, K = 3" "RLOO|GRPO|PPO"
-versus ppo PPO '"PPO, answer in view"'
 versus rloo RLOO 'cuts|cuts by expectation|"RLOO, shrunk mean"|martingale|joined|"joined, answer in view"|"joined, answer in view, 5e-5"'
-versus cuts cuts 'cuts by expectation'
 # Beside each other on one machine.
 python -m analysis compare $runs/compared/credit_sheet_cuts_seed[1-5] $runs/compared/credit_sheet_rloo_seed[1-5] \
     --baseline RLOO --at seconds --out $runs/versus_seconds

@@ -2,10 +2,11 @@
 
     python experiments/16_by_the_clock/fair.py
 
-`fair/table.csv` has the mean pass@1 after 20, 40 and 60 iterations, the lowest seed at the end, the
-mean of the curve (trapezoids), and sampled tokens of an iteration. `less_rloo` is the mean of the
-curve less RLOO's, and so on (Welch, over seeds). `p_t` is of `less_rloo`. `seconds` are the median
-of an iteration in `fair/seconds.csv`, where methods ran beside each other.
+`fair/table.csv` has the mean pass@1 after some iterations, the lowest seed at the end, the mean of
+the curve (trapezoids), and sampled tokens of an iteration. `less_rloo` is the mean of the curve
+less RLOO's, and so on (Welch, over seeds). `p_t` is of `less_rloo`. `seconds` are the median of an
+iteration in `fair/seconds.csv`, where methods ran beside each other. Methods of 128 rollouts an
+update end in `_wide`; theirs is the RLOO of as many.
 """
 
 from pathlib import Path
@@ -27,14 +28,18 @@ SHOWN = {
     "rloo_8": "RLOO, 8 rollouts",
     "joined_taught": "joined, taught posterior",
     "joined_shrunk": "joined, shrunk root",
+    "vineppo": "VinePPO, K = 3",
     "grpo": "GRPO",
     "rloo": "RLOO",
 }
+WIDE = "_wide"
 BESIDE = ("rloo", "verifier", "rloo_8", "rloo_16")
 
 
 def main() -> None:
-    rows = pd.read_csv(HERE / "learning_curves.csv")
+    wide = pd.read_csv(HERE / "wide_curves.csv")
+    wide["method"] += WIDE
+    rows = pd.concat([pd.read_csv(HERE / "learning_curves.csv"), wide])
     rows["method"] = rows["method"].str.removeprefix("credit_sheet_")
     seconds = pd.read_csv(HERE / "seconds.csv").groupby("method")["seconds"].median()
     curves = {  # of every method: seeds by iterations
@@ -52,12 +57,15 @@ def main() -> None:
         row = {"method": name, "num_seeds": len(curve)}
         row |= {f"at_{iteration}": curve[iteration].mean() for iteration in curve.columns}
         row |= {"lowest": curve.iloc[:, -1].min(), "mean_of_curve": means[name].mean()}
-        row |= {"tokens": tokens[name], "seconds": seconds[name]}
-        for other in BESIDE:
-            lead = welch(means[name], means[other])
+        row |= {"tokens": tokens[name], "seconds": seconds.get(name)}
+        is_wide = name.endswith(WIDE)
+        for other in BESIDE[:1] if is_wide else BESIDE:
+            lead = welch(means[name], means[other + WIDE * is_wide])
             keys = (f"less_{other}{end}" for end in ("", "_low", "_high"))
             row |= zip(keys, (lead.effect.value, lead.effect.low, lead.effect.high), strict=True)
-        found.append(row | {"p_t": welch(means[name], means["rloo"]).p_value})
+            if other == BESIDE[0]:
+                row["p_t"] = lead.p_value
+        found.append(row)
     pd.DataFrame(found).to_csv(HERE / "table.csv", index=False, float_format="%.6g")
     with figures.panels(1, 1) as (figure, (axis,)):
         for index, (name, label) in enumerate(SHOWN.items()):

@@ -52,6 +52,9 @@ python experiments/11_credit/sweep.py ${runs}_fair_sweep $here/fair/sweep.csv
 experiments/sweep_two.sh $here/fair/runs.jsonnet $runs/fair
 python -m analysis learning-curves $runs/fair/* --out $runs/fair_curves
 cp $runs/fair_curves/learning_curves.csv $here/fair
+experiments/sweep_two.sh $here/fair/wide.jsonnet $runs/fair_wide
+python -m analysis learning-curves $runs/fair_wide/* --out $runs/wide_curves
+cp $runs/wide_curves/learning_curves.csv $here/fair/wide_curves.csv
 # Seconds of an iteration without an evaluation, two methods at a time.
 vineppo sweep $here/fair/runs.jsonnet --list --runs-dir $runs/fair_seconds | awk '/_seed1 / { print $1 }' |
     OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/fair/runs.jsonnet --runs-dir $runs/fair_seconds --index {} \

@@ -31,12 +31,14 @@ class Options:
     """`model` is a hub name or directory, None for the embedded demo policy.
 
     `assignments` are `dotted.key=value` of the config, set after all that the benchmark sets.
+    `before` is a checkout of an earlier commit.
     """
 
     is_quick: bool
     model: str | None
     out: Path | None
     assignments: tuple[str, ...] = ()
+    before: Path | None = None
 
     @property
     def num_runs(self) -> int:
@@ -44,9 +46,11 @@ class Options:
         return 1 if self.is_quick else NUM_RUNS
 
 
-def parse_options(name: str, description: str) -> Options:
+def parse_options(name: str, description: str, has_before: bool = False) -> Options:
     """`python -m benchmarks.<name> [--quick] [--model M] [--set KEY=VALUE]… [--out FILE.json]`."""
     parser = build_parser(name, description)
+    if has_before:
+        add_before(parser)
     arguments = parser.parse_args()
     if arguments.out is not None:
         try:  # now, not after all has been measured
@@ -54,7 +58,8 @@ def parse_options(name: str, description: str) -> Options:
         except OSError as error:
             parser.error(f"--out: {arguments.out}: {error.strerror}")
     assignments = tuple(arguments.assignments)
-    return Options(arguments.quick, arguments.model, arguments.out, assignments)
+    before = getattr(arguments, "before", None)
+    return Options(arguments.quick, arguments.model, arguments.out, assignments, before)
 
 
 def build_parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -64,6 +69,12 @@ def build_parser(name: str, description: str) -> argparse.ArgumentParser:
     add_set(parser)
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="where the numbers go")
     return parser
+
+
+def add_before(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--before", type=Path, metavar="DIR", help="a checkout of an earlier commit, to compare"
+    )
 
 
 def alternate(

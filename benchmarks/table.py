@@ -184,7 +184,10 @@ def busy(results: list[dict[str, Any]]) -> pd.DataFrame:
     """Median seconds of a VinePPO iteration alone and beside two programs."""
     rows = []
     for found in (r["figures"] for r in results if r["name"] == "busy_machine"):
-        for name, threads in (("ours", "tended"), ("as they are", "untended")):
+        names = {"ours": "tended threads", "as they are": "untended threads"}
+        if found.get("before") is not None:
+            names["before"] = f"before, commit `{found['before']['commit'][:12]}`"
+        for name, threads in names.items():
             alone, beside = (found[f"seconds, {name}, {when}"] for when in ("quiet", "busy"))
             rows.append({"threads": threads, "alone": alone, "beside": beside})
     return pd.DataFrame(rows, columns=["threads", "alone", "beside"])

@@ -20,7 +20,7 @@ REAL = HERE.parent / "19_noise"
 RLOO = METHOD_COLORS["RLOO"]
 LEAST = 0.02  # of an axis
 SERIES = (
-    ("VinePPO, K = 1, 3 (real text: 9 too)", METHOD_COLORS["VinePPO"], "o", ("vine_1", "vine_3", "vine_9")),
+    ("VinePPO, K = 1, 3 (and 9)", METHOD_COLORS["VinePPO"], "o", ("vine_1", "vine_3", "vine_9")),
     ("joined, 2 and 4 cuts", METHOD_COLORS["joined"], "s", ("joined_2_1", "joined_4_3")),
     ("with a shrunk root", METHOD_COLORS["martingale"], "^", ("joined_2_1_shrunk_mean",)),
 )  # fmt: skip

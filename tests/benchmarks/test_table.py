@@ -63,6 +63,15 @@ def test_seconds_are_a_token_and_of_the_costs_the_three_largest_stand():
     )
 
 
+def test_an_earlier_commit_stands_below_the_threads():
+    measured = result("busy_machine")
+    measured["figures"] |= {f"seconds, before, {when}": 3.0 for when in ("quiet", "busy")}
+    measured["figures"]["before"] = {"commit": "b" * 40}
+    assert busy([measured]).to_dict("records")[2] == {
+        "threads": "before, commit `bbbbbbbbbbbb`", "alone": 3, "beside": 3
+    }  # fmt: skip
+
+
 class Runs:
     """Stands in for the benchmarks' processes: writes what they would, and fails for `failing`."""
 

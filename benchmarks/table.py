@@ -103,7 +103,7 @@ ROWS = (
     Row(
         "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
         "seconds of a VinePPO iteration beside two programs that each want 60 % of a core ÷ alone",
-        "about 1.5, if three programs share two cores evenly",
+        "1.7: two threads wait for each other, and a program halves one of them 84 % of the time",
         "≤ 1.6", None,
     ),
     Row(

@@ -50,7 +50,8 @@ def main() -> None:
         name: np.trapezoid(curve, curve.columns, axis=1) / curve.columns[-1]
         for name, curve in curves.items()
     }
-    last = rows[rows["iteration"] == rows["iteration"].max()].groupby("method")
+    is_last = rows["iteration"] == rows.groupby("method")["iteration"].transform("max")
+    last = rows[is_last].groupby("method")
     tokens = last["tokens_sampled"].mean() / last["iteration"].mean()
     found = []
     for name, curve in curves.items():

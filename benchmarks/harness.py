@@ -179,8 +179,9 @@ def _command(name: str, options: Options) -> str:
     """The command behind the numbers, without the places of the model and the output."""
     quick = " --quick" if options.is_quick else ""
     model = "" if options.model is None else f" --model {_model_name(options)}"
+    before = "" if options.before is None else " --before DIR"
     assigned = "".join(f" --set {shlex.quote(assignment)}" for assignment in options.assignments)
-    return f"python -m benchmarks.{name}{quick}{model}{assigned}"
+    return f"python -m benchmarks.{name}{quick}{model}{before}{assigned}"
 
 
 def _version(package: str) -> str | None:

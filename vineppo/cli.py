@@ -124,8 +124,8 @@ def reader_left() -> bool:
 def prepare_libraries() -> None:
     """Before any of them is imported: their chatter would bury ours. Set variables are kept.
 
-    A CPU spends up to a third of a pass on getting memory from the system and giving it back. So
-    freed memory stays for the next tensors, and tensors of 2 MiB or more get large pages.
+    Getting memory from the system and giving it back takes a large part of a pass on a CPU. So
+    freed blocks below 32 MiB stay for the next tensors, and those of 2 MiB or more get large pages.
     """
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:  # glibc alone has it
         for parameter, size in ((M_MMAP_THRESHOLD, 2**25), (M_TRIM_THRESHOLD, 2**31 - 1)):

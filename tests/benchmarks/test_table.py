@@ -12,7 +12,13 @@ import pytest
 import benchmarks.__main__ as bench
 from benchmarks.table import OTHER, ROWS, busy, costs, seconds, setting, table
 
-PHASES = [{"phase": "update", "s": 2.0, "shares": {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05}}]
+PHASES = [
+    {
+        "phase": "remaining continuations",
+        "s": 2.0,
+        "shares": {"a": 0.5, "b": 0.3, "c": 0.15, "d": 0.05},
+    }
+]
 RUN = {"phases": dict.fromkeys(("generation", "scoring", "update", "sync"), 1.0), "seconds": 4.5}
 RUNS = [RUN | {"tokens": tokens} for tokens in (100, 500, 900)]
 BUSY = {f"seconds, {n}, {w}": 1.0 for n in ("ours", "as they are") for w in ("quiet", "busy")}
@@ -56,9 +62,9 @@ def test_seconds_are_a_token_and_of_the_costs_the_three_largest_stand():
     assert row == {"model": "demo", "side": "TRL, `generate`", "generation": 2, "scoring": 2} | {
         "update": 2, "sync": 2, "iteration": 9
     }  # fmt: skip
-    of_bare = result("train_step", median=0.75)
-    (row,) = costs([result("phase_costs"), of_bare]).to_dict("records")
-    assert row == {"phase": "update", "s": 2, "limit": 1.5} | dict(
+    alone = result("values_throughput", median=0.75)
+    (row,) = costs([result("phase_costs"), alone]).to_dict("records")
+    assert row == {"phase": "remaining continuations", "s": 2, "limit": 1.5} | dict(
         zip(("largest", "second", "third"), ("a 50%", "b 30%", "c 15%"), strict=True)
     )
 

@@ -117,8 +117,7 @@ def warnings(machine: Machine) -> list[str]:
     busy = sum(share > BUSY for share in cores.values())
     remedy = f": start it with `taskset -c {quiet}`" if quiet else ""
     found = {
-        f"other work keeps {busy} of {len(cores)} cores busy, and a run that uses them takes 5 to "
-        f"10 times as long{remedy}": busy > 0,
+        f"other work keeps {busy} of {len(cores)} cores busy, which slows a run{remedy}": busy > 0,
         "torch sees no GPU, nvidia-smi is there: a CUDA build of torch, or a driver, is missing": (
             machine.has_nvidia_tool and not has_gpu
         ),

@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from analysis import ANALYSES
-from vineppo.cli import prepare_libraries
 from vineppo.errors import UserError
 
 
@@ -35,7 +34,6 @@ class Help(argparse.HelpFormatter):
 
 def main(arguments: list[str]) -> int:
     """Exit status: 0 done, 2 the user's mistake, told in one line on stderr."""
-    prepare_libraries()
     try:
         if not arguments or not (arguments[0] in ANALYSES or is_file(arguments[0])):
             _overview().parse_args(arguments)

@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from vineppo.cli import prepare_libraries
+from vineppo.cli import quiet_libraries
 from vineppo.errors import UserError
 from vineppo.run_command import add_set
 from vineppo.run_dir.environment import describe_source
@@ -160,7 +160,7 @@ def machine() -> dict[str, Any]:
 
 def run_main(main: Callable[[], None]) -> None:
     """Calls `main`; a user's mistake ends it with status 2 and one line."""
-    prepare_libraries()
+    quiet_libraries()
     try:
         main()
     except UserError as error:

@@ -1,7 +1,6 @@
 """The command line. Exit status: 0 done, 2 the user's mistake (one line), 1 anything else."""
 
 import argparse
-import ctypes
 import logging
 import os
 import select
@@ -18,12 +17,11 @@ from vineppo.tools.commands import add_tools
 # When a rank exits, the launcher kills the rest. So the other ranks leave the main one this long to
 # report what all of them found.
 MAIN_RANK_LIMIT_S = 60.0
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
-    prepare_libraries()
+    quiet_libraries()
     try:
         status: int = options.run(options) or 0
         sys.stdout.flush()
@@ -121,15 +119,8 @@ def reader_left() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def prepare_libraries() -> None:
-    """Before any of them is imported: their chatter would bury ours. Set variables are kept.
-
-    Getting memory from the system and giving it back takes a large part of a pass on a CPU. So
-    freed blocks below 32 MiB stay for the next tensors, and those of 2 MiB or more get large pages.
-    """
-    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:  # glibc alone has it
-        for parameter, size in ((M_MMAP_THRESHOLD, 2**25), (M_TRIM_THRESHOLD, 2**31 - 1)):
-            mallopt(parameter, size)
+def quiet_libraries() -> None:
+    """Before any of them is imported: their chatter would bury ours. Set variables are kept."""
     for variable, value in (
         ("VLLM_LOGGING_LEVEL", "ERROR"),
         ("VLLM_NO_USAGE_STATS", "1"),
@@ -137,7 +128,6 @@ def prepare_libraries() -> None:
         ("HF_HUB_DISABLE_PROGRESS_BARS", "1"),
         ("TRANSFORMERS_VERBOSITY", "error"),
         ("TOKENIZERS_PARALLELISM", "false"),
-        ("THP_MEM_ALLOC_ENABLE", "1"),  # torch's; it counts from the first tensor on
     ):
         os.environ.setdefault(variable, value)
     logging.raiseExceptions = False  # a full disk would have a traceback for each line of wandb's

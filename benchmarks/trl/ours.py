@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.trl.protocol import Channel, Message
 from benchmarks.workload import with_shared_prefixes
-from vineppo.cli import prepare_libraries
+from vineppo.cli import quiet_libraries
 from vineppo.config.load import parse_config
 from vineppo.config.schema import TrainConfig
 from vineppo.distributed import init_distributed
@@ -34,7 +34,7 @@ from vineppo.update import update_policy
 
 def main() -> None:
     channel = Channel()
-    prepare_libraries()
+    quiet_libraries()
     spec = json.loads(Path(sys.argv[1]).read_text())
     config = parse_config(TrainConfig, spec["config"])
     if sys.argv[2:] == ["shared"]:

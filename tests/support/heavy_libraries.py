@@ -7,7 +7,7 @@ import gc
 import importlib
 import os
 
-from vineppo.cli import prepare_libraries
+from vineppo.cli import quiet_libraries
 
 # The engine's and DeepSpeed's own imports at their start, which take as long as the rest.
 LATE = (
@@ -24,7 +24,7 @@ LATE = (
 )
 
 gc.disable()  # what imports make lives to the end
-prepare_libraries()
+quiet_libraries()
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # else the question initialises CUDA
 if not importlib.import_module("torch").cuda.is_available():
     os.environ["DS_ACCELERATOR"] = "cpu"

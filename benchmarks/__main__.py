@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from vineppo.run_dir.environment import describe_source
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 BEFORE = "before_"  # opens the names of an earlier commit's files
+BUSY, PHASES = "busy_machine", "phase_costs"
 
 
 def main() -> int:
@@ -37,23 +39,7 @@ def main() -> int:
         parser.error("results belong to a commit: commit or stash your changes first")
     folder = ROOT / "runs/bench" / (source["commit"][:12] + "_quick" * options.quick)
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = dict.fromkeys((row.benchmark, None) for row in ROWS) | {("phase_costs", None): None}
-    if options.model is not None:
-        real = (row.benchmark for row in ROWS if row.real is not None)
-        jobs |= dict.fromkeys((name, options.model) for name in real)
-    before = [] if options.before is None else ["--before", str(options.before.resolve())]
-    done = [
-        run(name, model, folder, options.quick, before if name == "busy_machine" else [])
-        for name, model in jobs
-    ]
-    if options.before is not None:
-        there = {path.stem for path in (options.before / "benchmarks").glob("*.py")}
-        names = [name for name in dict.fromkeys(row.benchmark for row in ROWS) if name in there]
-        done += [
-            run(name, None, folder, options.quick, [], options.before.resolve())
-            for name in names
-            if name != "busy_machine"
-        ]
+    done = [run(job, folder, options.quick) for job in jobs(options.model, options.before)]
     measured = [file for file in done if file is not None]
     if len(measured) < len(done):
         print("the same command runs what failed, and then writes the page")
@@ -62,29 +48,46 @@ def main() -> int:
     return 0
 
 
-def run(
-    name: str,
-    model: Path | None,
-    folder: Path,
-    is_quick: bool,
-    more: list[str],
-    before: Path | None = None,
-) -> Path | None:
-    """The file of the benchmark's result, None where it failed; prints one line.
+@dataclass(frozen=True)
+class Job:
+    """A benchmark's name, its further arguments, its file's name, and the checkout it is of."""
 
-    `before` is the checkout of an earlier commit, whose own benchmark runs.
-    """
-    label = BEFORE * (before is not None) + f"{name}_{'demo' if model is None else model.name}"
+    name: str
+    more: tuple[str, ...] = ()
+    ending: str = "demo"
+    root: Path | None = None  # None: this one
+
+    @property
+    def label(self) -> str:
+        return f"{BEFORE * (self.root is not None)}{self.name}_{self.ending}"
+
+
+def jobs(model: Path | None, before: Path | None) -> list[Job]:
+    """This commit's benchmarks of the demo and the model, and of the demo those of `before`."""
+    names = list(dict.fromkeys(row.benchmark for row in ROWS))
+    beside = () if before is None else ("--before", str(before.resolve()))
+    found = [Job(name, beside if name == BUSY else ()) for name in names]
+    found += [Job(PHASES), Job(PHASES, ("--set", 'credit={"kind":"grpo"}'), "grpo")]
+    if model is not None:
+        real = dict.fromkeys(row.benchmark for row in ROWS if row.real is not None)
+        found += [Job(name, ("--model", str(model)), model.name) for name in real]
+    if before is not None:
+        held = {path.stem for path in (before / "benchmarks").glob("*.py")} - {BUSY}
+        found += [Job(name, root=before.resolve()) for name in names if name in held]
+    return found
+
+
+def run(job: Job, folder: Path, is_quick: bool) -> Path | None:
+    """The file of the benchmark's result, None where it failed; prints one line."""
+    label = job.label
     out, log, took = folder / f"{label}.json", folder / f"{label}.log", "measured before"
     if not out.exists() or out.stat().st_size == 0:
-        command = [sys.executable, "-m", f"benchmarks.{name}", "--out", str(out)]
-        command += (
-            more + ["--quick"] * is_quick + ([] if model is None else ["--model", str(model)])
-        )
+        command = [sys.executable, "-m", f"benchmarks.{job.name}", "--out", str(out), *job.more]
+        command += ["--quick"] * is_quick
         started = time.perf_counter()
         with log.open("w") as file:
             done = subprocess.run(
-                command, stdout=file, stderr=file, cwd=before or ROOT, check=False
+                command, stdout=file, stderr=file, cwd=job.root or ROOT, check=False
             )
         if done.returncode:
             print(f"{label}: failed with status {done.returncode}, see {log}", flush=True)

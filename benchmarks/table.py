@@ -170,7 +170,7 @@ def seconds(results: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
-    """The three largest costs of each phase of the demo's VinePPO iteration.
+    """The three largest costs of each phase of the demo's VinePPO and GRPO iterations.
 
     A phase's limit is its seconds times its ratio in `LIMITS`: what vLLM alone, or bare passes,
     would need.
@@ -178,14 +178,21 @@ def costs(results: list[dict[str, Any]]) -> pd.DataFrame:
     demo = (result for result in results if result["figures"]["model"] == "demo")
     shares = {(r["name"], name): x["median"] for r in demo for name, x in r["ratios"].items()}
     rows = []
-    for phase in (p for r in results if r["name"] == "phase_costs" for p in r["figures"]["phases"]):
-        largest = [f"{kind} {share:.0%}" for kind, share in list(phase["shares"].items())[:3]]
-        places = ("largest", "second", "third")
-        share = shares.get(LIMITS.get(phase["phase"], ("", "")))
-        limit = None if share is None else min(1.0, share) * phase["s"]
-        row = {"phase": phase["phase"], "s": phase["s"], "limit": limit}
-        rows.append(row | dict(zip(places, largest, strict=False)))
-    return pd.DataFrame(rows, columns=["phase", "s", "limit", "largest", "second", "third"])
+    profiles = [result["figures"] for result in results if result["name"] == "phase_costs"]
+    profiles.sort(key=lambda figures: figures["workload"]["K"] is None)
+    for figures in profiles:
+        method = "VinePPO" if figures["workload"]["K"] else "GRPO"
+        for phase in figures["phases"]:
+            largest = [f"{kind} {share:.0%}" for kind, share in list(phase["shares"].items())[:3]]
+            places = ("largest", "second", "third")
+            share = shares.get(LIMITS.get(phase["phase"], ("", "")))
+            limit = None if share is None else min(1.0, share) * phase["s"]
+            name = phase["phase"] if method == "VinePPO" else phase["phase"].partition(",")[0]
+            row = {"method": method, "phase": name, "s": phase["s"], "limit": limit}
+            rows.append(row | dict(zip(places, largest, strict=False)))
+    return pd.DataFrame(
+        rows, columns=["method", "phase", "s", "limit", "largest", "second", "third"]
+    )
 
 
 def busy(results: list[dict[str, Any]]) -> pd.DataFrame:

@@ -34,7 +34,13 @@ def result(name, model="demo", commit="c" * 40, median=2.0):
         "machine": {"cpu": "Z80", "gpu": None, "cores": 2, "torch": "9.9", "source": source},
         "runs": 5,
         "ratios": {row.ratio: found for row in ROWS if row.benchmark == name},
-        "figures": {"model": model, "phases": PHASES, "iterations": {"trl": RUNS}, **BUSY},
+        "figures": {
+            "model": model,
+            "workload": {"K": 9},
+            "phases": PHASES,
+            "iterations": {"trl": RUNS},
+            **BUSY,
+        },
     }
 
 
@@ -69,10 +75,13 @@ def test_seconds_are_a_token_and_of_the_costs_the_three_largest_stand():
         "update": 2, "sync": 2, "iteration": 9
     }  # fmt: skip
     alone = result("values_throughput", median=0.75)
-    (row,) = costs([result("phase_costs"), alone]).to_dict("records")
-    assert row == {"phase": "remaining continuations", "s": 2, "limit": 1.5} | dict(
-        zip(("largest", "second", "third"), ("a 50%", "b 30%", "c 15%"), strict=True)
-    )
+    of_grpo = result("phase_costs")
+    of_grpo["figures"]["workload"] = {"K": None}
+    rows = costs([of_grpo, result("phase_costs"), alone])
+    assert rows["method"].tolist() == ["VinePPO", "GRPO"]
+    assert rows.iloc[0].to_dict() == {"method": "VinePPO", "s": 2, "limit": 1.5} | {
+        "phase": "remaining continuations", "largest": "a 50%", "second": "b 30%", "third": "c 15%"
+    }  # fmt: skip
 
 
 def test_an_earlier_commit_stands_below_the_threads():
@@ -121,14 +130,14 @@ def runs(tmp_path, monkeypatch):
 def test_only_what_has_no_result_at_this_commit_is_run_and_old_results_leave(runs):
     runs.failing = "train_step"
     assert bench.main() == 1
-    all_names = [*dict.fromkeys(row.benchmark for row in ROWS), "phase_costs"]
+    all_names = [*dict.fromkeys(row.benchmark for row in ROWS), "phase_costs", "phase_costs"]
     assert runs.names == all_names  # the others run all the same
     assert [file.name for file in runs.results.iterdir()] == ["old_demo.json"]
     runs.names, runs.failing = [], None
     assert bench.main() == 0
     assert runs.names == ["train_step", "docs/pages.py"]
     tables = {f"{made.__name__}.csv" for made in (table, setting, seconds, costs, busy)}
-    files = {f"{name}_demo.json" for name in all_names} | tables
+    files = {f"{name}_demo.json" for name in all_names} | {"phase_costs_grpo.json"} | tables
     assert {file.name for file in runs.results.iterdir()} == files
     assert (runs.results.parent / "speed.png").stat().st_size > 0
     runs.names, runs.source["commit"] = [], "d" * 40

@@ -67,7 +67,8 @@ def jobs(model: Path | None, before: Path | None) -> list[Job]:
     names = list(dict.fromkeys(row.benchmark for row in ROWS))
     beside = () if before is None else ("--before", str(before.resolve()))
     found = [Job(name, beside if name == BUSY else ()) for name in names]
-    found += [Job(PHASES), Job(PHASES, ("--set", 'credit={"kind":"grpo"}'), "grpo")]
+    grpo = 'credit={"kind":"grpo","segmenter":{"kind":"lines"}}'
+    found += [Job(PHASES), Job(PHASES, ("--set", grpo), "grpo")]
     if model is not None:
         real = dict.fromkeys(row.benchmark for row in ROWS if row.real is not None)
         found += [Job(name, ("--model", str(model)), model.name) for name in real]

@@ -30,6 +30,7 @@ SHOWN = {
     "joined_shrunk": "joined, shrunk root",
     "vineppo": "VinePPO, K = 3",
     "grpo": "GRPO",
+    "ppo": "PPO",
     "rloo": "RLOO",
 }
 WIDE = "_wide"

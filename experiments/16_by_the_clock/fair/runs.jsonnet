@@ -10,6 +10,7 @@
 // Written after the rest and before these runs:
 // - Joined on a posterior that learns the continuations' returns too, with a shrunk root, leads RLOO by 0.08.
 // - RLOO with 8 rollouts, which costs what joined with a shrunk root costs, is not behind it.
+// Written last: PPO's critic, with the policy's rate and schedule, lies within 0.05 of RLOO.
 local methods = import 'methods.libsonnet';
 {
   run(method, rate, seed):: {
@@ -37,6 +38,7 @@ local methods = import 'methods.libsonnet';
       ['rloo_8'],
       ['rloo_16'],
       ['vineppo'],
+      ['ppo'],
     ]
     for seed in std.range(1, 8)
     for method in if seed % 2 == 0 then std.reverse(group) else group

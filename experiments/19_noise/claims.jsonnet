@@ -1,4 +1,4 @@
-// The tuned critic of 19_real_model, and rollouts for other values: 506 an iteration of the same policy, which stands still,
+// The tuned critic of 19_real_model, and rollouts for other values: 504 an iteration of the same policy, which stands still,
 // on problems that it neither always nor never solves, and that noise.jsonnet does not have.
 // Written before the runs:
 // - The return less the tuned critic's values leaves 0.8 to 0.95 of RLOO's noise, as a constant would: the mean of three others
@@ -12,14 +12,15 @@ local models = 'runs/19_real_model_models/';
 values {
   name: 'gsm8k_claims',
   num_iterations: 4,
+  rollouts: { num_prompts: 36, num_samples: 14 },
   task+: { train_path: models + 'gsm8k_claims.jsonl' },
   engine: noise.engine,
   critic+: {
     path: models + 'sft_gsm8k_half',
     learning_rate: 1e-5,
     head_learning_rate: 1e-4,
-    batch_size: 22,
-    micro_batch_size: 22,
+    batch_size: 28,
+    micro_batch_size: 28,
     warmup_iterations: 4,
   },
   values: { credit: null },

@@ -17,7 +17,7 @@ algorithm.vineppo + hardware.gpu + hardware.on_cpu + logging + {
   credit+: { num_continuations: 1 },
   values: {
     credit: null,
-    predictors: { tuned: { kind: 'reward_model', path: 'runs/19_claims/final/critic', output: 'probability' } },
+    predictors: { tuned: { kind: 'reward_model', path: 'runs/19_claims/checkpoints/iter_000002/critic', output: 'probability' } },
   },
   reference+: { kl_coef: 0 },
   optimization+: { num_epochs: 1, batch_size: 64, micro_batch_size: 16, logprobs_micro_batch_size: 32 },

@@ -30,10 +30,12 @@ SHOWN = {
     "joined_shrunk": "joined, shrunk root",
     "vineppo": "VinePPO, K = 3",
     "grpo": "GRPO",
+    "ppo": "PPO",
+    "rloo_shrunk": "RLOO, shrunk mean",
     "rloo": "RLOO",
 }
 WIDE = "_wide"
-BESIDE = ("rloo", "verifier", "rloo_8", "rloo_16")
+BESIDE = ("rloo", "verifier", "rloo_8", "rloo_16", "ppo")
 
 
 def main() -> None:

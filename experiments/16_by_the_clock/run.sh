@@ -27,25 +27,17 @@ vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock_joined --list | awk '/_(
     OMP_NUM_THREADS=1 xargs -P 2 -I {} vineppo sweep $here/runs.jsonnet --runs-dir $runs/clock_joined --index {}
 python -m analysis compare $runs/clock_joined/* --baseline RLOO --at seconds --out $runs/versus_joined
 grep -E ",RLOO,.*,welch," $runs/versus_joined/compare.csv >> $here/versus/seconds.csv
-python -m analysis learning-curves $runs/clock_joined/* --out $runs/clock_curves
-python - $runs/clock_curves/learning_curves.csv > $here/versus/beside.csv <<'END'
-import sys
-import pandas as pd
-
-rows = pd.read_csv(sys.argv[1]).query("iteration == 60")
-print(rows[["method", "seed", "elapsed_s"]].round(2).to_csv(index=False), end="")
-END
 # By the clock once more, on new seeds, with continuations that begin while their rollout runs.
 experiments/sweep_two.sh $here/clock.jsonnet $runs/new_seeds
 python -m analysis learning-curves $runs/new_seeds/* --out $runs/curves_new
 mkdir -p $here/clock
-cp $runs/curves_new/learning_curves.csv $runs/curves_new/phases.csv $here/clock
+cp $runs/curves_new/learning_curves.csv $here/clock
 for baseline in RLOO GRPO "martingale, answer in view"; do
     for at in iteration seconds; do
         python -m analysis compare $runs/new_seeds/* --baseline "$baseline" --at "$at" --out $runs/versus_new > /dev/null
         cat $runs/versus_new/compare.csv
     done
-done | awk 'NR == 1 || !/^setting,/' > $here/clock/versus.csv
+done | grep -E "^setting,|,welch," | awk 'NR == 1 || !/^setting,/' > $here/clock/versus.csv
 # The fair control: one update and one rate for all.
 experiments/sweep_two.sh $here/fair/sweep.jsonnet ${runs}_fair_sweep
 python experiments/11_credit/sweep.py ${runs}_fair_sweep $here/fair/sweep.csv

@@ -1,13 +1,17 @@
-"""claims.py RUN BASE OUT.csv: what values without continuations know of a line.
+"""claims.py RUN BASE CRITIC ADAPTED OUT.csv: what values without continuations know of a line.
 
 They are of the states that gradient-variance sampled. The truth is the mean of the last 6 of 9
 continuations; the first 3 are predictors. Correlations are corrected for the truth's own noise,
-p(1 − p)/(K − 1). BASE is the model before fine-tuning. Predictors:
+p(1 − p)/(K − 1). BASE is the model before fine-tuning; CRITIC, and end and prefixes in the folder
+ADAPTED, learned from the rewards of claims.jsonnet. Predictors:
 
     answer     log-probability of the true answer behind the prefix and a forced "#### "
                (TRACE, answer-belief progress)
     centred    the same, less the mean of the problem's states at the same line
     log_ratio  Σ log π(a_t)/π_base(a_t) of the prefix (Progress Advantage)
+    end        sigmoid of V(s_0) + Σ log π_adapted(a_t)/π(a_t), the reward learned at the end, or
+    prefixes   at every prefix (vineppo/recipes/log_ratio.py)
+    critic     the tuned critic
     mc_1, mc_3 continuations
 """
 
@@ -17,7 +21,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_weights
 from vineppo.run_dir.config import read_config
@@ -25,28 +33,45 @@ from vineppo.tasks import load_task
 
 NUM_DRAWS = 3
 METRICS = "within problems", "differences of lines"
-PREDICTORS = ("mc_3", "mc_1", "answer", "centred", "log_ratio")
+ADAPTED = ("end", "prefixes")
+PREDICTORS = ("mc_3", "mc_1", "answer", "centred", "log_ratio", *ADAPTED, "critic")
 
 
-def token_logprobs(model, ids: list[int]) -> np.ndarray:
-    """Log-probabilities of all tokens but the first, [T − 1]."""
+def token_logprobs(model, ids: list[int], num: int, temperature: float = 1.0) -> np.ndarray:
+    """Log-probabilities of the last `num` tokens."""
     tokens_T = torch.tensor(ids)
     with torch.no_grad():
-        logits_TV = model(tokens_T[None, :-1]).logits[0].float()
-    return logits_TV.log_softmax(-1).gather(-1, tokens_T[1:, None])[:, 0].numpy()
+        logits_TV = model(tokens_T[None, :-1], logits_to_keep=num).logits[0].float() / temperature
+    return logits_TV.log_softmax(-1).gather(-1, tokens_T[-num:, None])[:, 0].numpy()
 
 
-def states_of(rollout: dict, policy, base, forced_ids: list[int], num_answer: int) -> list[dict]:
-    """A row a boundary. The last `num_answer` of the forced tokens are the answer."""
+def sigmoid(logit: float) -> float:
+    return 1 / (1 + np.exp(-logit))
+
+
+def states_of(
+    rollout: dict, policy, others: dict, critic, forced_ids: list[int], num_answer: int, T: float
+) -> list[dict]:
+    """A row a boundary. The last `num_answer` of the forced tokens are the answer.
+
+    Log-ratios are at the temperature `T` of the rollouts, at which they learned.
+    """
     prompt, response = list(rollout["prompt_ids"]), list(rollout["response_ids"])
-    ours_T, bases_T = (
-        token_logprobs(model, prompt + response)[len(prompt) - 1 :] for model in (policy, base)
+    ours_T, *theirs = (
+        token_logprobs(model, prompt + response, len(response), T)
+        for model in (policy, *others.values())
     )
-    progress_T = np.concatenate([[0], np.cumsum(ours_T - bases_T)])
+    changes = {
+        name: np.concatenate([[0], np.cumsum(their_T - ours_T)])
+        for name, their_T in zip(others, theirs, strict=True)
+    }
     rows = []
     for step, start in enumerate(rollout["step_starts"]):
         draws_K = rollout["returns_SK"][step]
-        forced = token_logprobs(policy, prompt + response[:start] + forced_ids)[-num_answer:]
+        prefix = prompt + response[:start]
+        forced = token_logprobs(policy, prefix + forced_ids, num_answer)
+        with torch.no_grad():
+            output = critic(torch.tensor([prefix])).logits.item() + critic.config.value_offset
         rows.append(
             {
                 "problem": rollout["problem_id"],
@@ -57,7 +82,12 @@ def states_of(rollout: dict, policy, base, forced_ids: list[int], num_answer: in
                 "mc_1": draws_K[0],
                 "mc_3": np.mean(draws_K[:NUM_DRAWS]),
                 "answer": forced.sum(),
-                "log_ratio": progress_T[start],
+                "log_ratio": -changes["log_ratio"][start],
+                "critic": sigmoid(output),
+            }
+            | {
+                name: sigmoid(others[name].config.value_offset + changes[name][start])
+                for name in ADAPTED
             }
         )
     return rows
@@ -86,14 +116,18 @@ def correlations(rows: pd.DataFrame, weights_N: np.ndarray) -> dict[str, float]:
 
 def main() -> None:
     torch.set_float32_matmul_precision("medium")
-    run, base_path, out = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-    policy_path = read_config(run).model.path
-    policy, base = (
+    run, base, critic_path, adapted, out = map(Path, sys.argv[1:])
+    config = read_config(run)
+    policy_path, temperature = config.model.path, config.sampling.temperature
+    policy, *others = (
         AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).eval()
-        for path in (policy_path, base_path)
+        for path in (policy_path, base, *(adapted / name for name in ADAPTED))
     )
+    named = dict(zip(("log_ratio", *ADAPTED), others, strict=True))
+    critic = AutoModelForSequenceClassification.from_pretrained(critic_path, dtype=torch.bfloat16)
+    critic = critic.eval()
     tokenizer = AutoTokenizer.from_pretrained(policy_path)
-    answers = {problem.id: problem.answer for problem in load_task(read_config(run).task).train_P}
+    answers = {problem.id: problem.answer for problem in load_task(config.task).train_P}
     (table,) = (run / "out/sampled").rglob("*.parquet")
     rows = []
     for rollout in pd.read_parquet(table).to_dict("records"):
@@ -101,7 +135,8 @@ def main() -> None:
             tokenizer(text, add_special_tokens=False).input_ids
             for text in ("#### ", answers[rollout["problem_id"]])
         )
-        rows += states_of(rollout, policy, base, mark_ids + answer_ids, len(answer_ids))
+        forced_ids, num_answer = mark_ids + answer_ids, len(answer_ids)
+        rows += states_of(rollout, policy, named, critic, forced_ids, num_answer, temperature)
     states = pd.DataFrame(rows)
     states["centred"] = states.answer - states.groupby(["problem", "step"]).answer.transform("mean")
     states["noise"] = states.truth * (1 - states.truth) / (states.num_draws - 1)

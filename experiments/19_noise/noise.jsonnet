@@ -15,6 +15,10 @@ algorithm.vineppo + hardware.gpu + hardware.on_cpu + logging + {
   sampling+: { max_tokens: 128 },
   rollouts: { num_prompts: 16, num_samples: 4 },
   credit+: { num_continuations: 1 },
+  values: {
+    credit: null,
+    predictors: { tuned: { kind: 'reward_model', path: 'runs/19_claims/checkpoints/iter_000002/critic', output: 'probability' } },
+  },
   reference+: { kl_coef: 0 },
   optimization+: { num_epochs: 1, batch_size: 64, micro_batch_size: 16, logprobs_micro_batch_size: 32 },
   evaluation+: { every: 0, num_samples: 1 },

@@ -4,7 +4,8 @@ It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2
 epoch OUT.csv gets a row: how well its values of the states of VALUED foretell the rewards there,
 with the mean of TRAINED beside it. Of no epoch MODEL is asked, yes or no. Where VALUED's states
 have a truth, the values are added to it as "MODEL_RATE_HEAD_EPOCHS", or "asked_MODEL", which
-`value-accuracy` reads. HEAD is the rate of a head that starts at 0, or "normal".
+`value-accuracy` reads. HEAD is the rate of a head that starts at 0, or "normal"; of log-ratios it
+is what they fit, "end" or "prefixes". A further argument is a folder for the trained model.
 """
 
 import sys
@@ -20,12 +21,12 @@ from analysis.truth import FOLDER, read_truth, write_truth
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
 from vineppo.models import load_model
+from vineppo.recipes.log_ratio import LogRatio
 from vineppo.recipes.yes_no import YesNo, ZeroShot
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 from vineppo.values.separate import SeparateValueModel
 
-BATCH = 22  # two problems
 QUESTION = {
     "kind": "yes_no",
     "question": "\n\nIs this going to end with the right answer? Answer Yes or No:",
@@ -51,13 +52,19 @@ if out.exists():
         sys.exit()
 init_distributed()
 config = read_config(run)
+batch_size = 2 * config.rollouts.num_samples  # two problems
 form = {"path": model, "learning_rate": rate, "num_epochs": 1}
-form |= {"batch_size": BATCH, "micro_batch_size": BATCH}
-if head == "normal":
+form |= {"batch_size": batch_size, "micro_batch_size": batch_size}
+is_ratio = head in ("end", "prefixes")
+if is_ratio:
+    form |= {"fit": head, "head_learning_rate": None, "micro_batch_size": batch_size // 2}
+    critic_config = LogRatio.Config(**vars(config.critic) | form)
+elif head == "normal":
     form |= {"head_init": "normal", "head_learning_rate": None}
 else:
     form |= {"head_init": "zero", "head_learning_rate": float(head)}
-critic_config = replace(config.critic, **form)
+if not is_ratio:
+    critic_config = replace(config.critic, **form)
 config = replace(config, num_iterations=max(num_epochs, 1), critic=critic_config)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
 prompts = encode_problems(config, loaded, load_task(config.task).train_P, config.task.too_long)
@@ -73,7 +80,7 @@ for one in old:
 rewards = np.array([one.reward for one in new for _ in one.spans_S])
 means = np.full(len(rewards), np.mean([one.reward for one in old]))
 if num_epochs:
-    critic = SeparateValueModel("new", config, critic_config, loaded)
+    critic = (LogRatio if is_ratio else SeparateValueModel)("new", config, critic_config, loaded)
     critic.start(None)  # it asks nothing of a policy
     critic.prepare_update(old)
 else:
@@ -95,6 +102,8 @@ for epoch in range(1 if num_epochs else 0, num_epochs + 1):
     }
     print(row, flush=True)
     pd.DataFrame([row]).to_csv(out, mode="a", index=False, header=not out.exists())
+if len(sys.argv) > 9:
+    critic.save_hf(Path(sys.argv[9]))
 of_rollouts = {one.key: one.values_S("new") for one in new}
 for path in (run / "analysis/ground-truth" / FOLDER / run.name).glob("*.parquet"):
     states = read_truth(path)

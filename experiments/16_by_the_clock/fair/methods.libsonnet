@@ -20,6 +20,8 @@ local verifier = 'experiments/16_by_the_clock/verifier.py';
     'values.predictors': shrunk.values.predictors { taught: { kind: 'posterior', learns_from: 'monte_carlo' } },
   }),
   grpo: plain('grpo'),
+  ppo: plain('ppo', { 'critic.learning_rate': 1e-4, 'critic.schedule': 'linear' }),
+  rloo_shrunk: plain('rloo', { credit: shrunk.credit, values: shrunk.values }),
   vineppo: plain('vineppo', { 'credit.num_continuations': 3 }),
   rloo_8: plain('rloo', { 'rollouts.num_samples': 8, 'optimization.batch_size': 32 }),
   rloo_16: plain('rloo', { 'rollouts.num_samples': 16, 'optimization.batch_size': 64 }),

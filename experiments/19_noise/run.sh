@@ -15,21 +15,23 @@ engine='engine={"kind":"vllm","dtype":"bfloat16","max_model_len":384,"max_num_se
     sed 1,48d $models/gsm8k_in_doubt.jsonl | head -n 144 > $models/gsm8k_claims.jsonl
 }
 first_layers $sft/final/policy 12 $models/sft_gsm8k_half
-# Stopped after two of four planned iterations. The values that are measured have learned from both, log-ratios from the first.
+# Ours stopped after two of four iterations; a rerun makes all, and uses the same two: the critic both, log-ratios the first.
 [ -d runs/19_claims/checkpoints/iter_000002 ] || vineppo train $here/claims.jsonnet --run-dir runs/19_claims
 run=runs/19_noise
 [ -d $run/final ] || vineppo train $here/noise.jsonnet --run-dir $run
-# gradient_variance.csv is of a first policy, by the same command with --estimators rloo,vine_1,vine_3,vine_9.
+# gradient_variance.csv and claims_first.csv are of a first policy, by this script at commit dd3a6939.
 python -m analysis gradient-variance $run --checkpoints 0 --problems 48 --continuations 9 --out $run/out \
     --estimators rloo,gae_tuned
 cp $run/out/gradient_variance.csv $here/critic.csv
 adapt() {
-    python experiments/19_real_model/gsm8k_critics.py runs/19_claims 1 2 $sft/final/policy $1 $2 1 $here/ratios.csv \
+    python experiments/19_real_model/gsm8k_critics.py runs/19_claims 1 2 $sft/final/policy $1 $2 1 runs/19_claims/ratios.csv \
         runs/19_claims/adapted_$1/$2
 }
 for fit in end prefixes; do  # 1e-6 foretells the rewards of another iteration better
     for rate in 1e-5 1e-6; do adapt $rate $fit; done
 done
-[ -f $here/claims.csv ] || python $here/claims.py $run $models/qwen runs/19_claims/checkpoints/iter_000002/critic \
-    runs/19_claims/adapted_1e-6 $here/claims.csv
+cp runs/19_claims/ratios.csv $here
+[ -f runs/19_claims/claims.csv ] || python $here/claims.py $run $models/qwen runs/19_claims/checkpoints/iter_000002/critic \
+    runs/19_claims/adapted_1e-6 runs/19_claims/claims.csv
+cp runs/19_claims/claims.csv $here
 python experiments/13_gradient_noise/frontier.py

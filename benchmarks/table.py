@@ -1,10 +1,5 @@
-"""The one table of speed and its chart, from results/*.json; `make bench` writes both.
+"""The one table of speed and its chart, from results/*.json; `make bench` writes both."""
 
-A row of another commit or machine than most others is marked with †.
-"""
-
-import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-OTHER = " †"
 GRPO_PHASES = ("generation", "scoring", "update", "sync")
 SIDES = {
     "ours": "ours, vLLM",
@@ -121,37 +115,27 @@ ROWS = (
 )  # fmt: skip
 
 
-def origin(result: dict[str, Any]) -> str:
-    """Commit, machine and libraries, as one text."""
-    left_out = ("threads", "cores", "vector instructions")  # an engine of the process changes them
-    return json.dumps({k: v for k, v in result["machine"].items() if k not in left_out})
-
-
 def table(results: list[dict[str, Any]], before: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
     """The rows that have a result. An interval is the least and the greatest of the runs.
 
     `before` are results of an earlier commit's own benchmarks, of the demo.
     """
     earlier = {r["name"]: r["ratios"] for r in before}
-    usual = Counter(map(origin, results)).most_common(1)[0][0] if results else ""
     by_key = {
-        (r["name"], "demo" if r["figures"]["model"] == "demo" else "real"): r for r in results
+        (r["name"], "demo" if r["figures"]["model"] == "demo" else "real"): r["ratios"]
+        for r in results
     }
     rows = []
     for row in ROWS:
         cells: dict[str, Any] = {}
-        mark = ""
         for policy, target in (("demo", row.demo), ("real", row.real)):
-            result = by_key.get((row.benchmark, policy), {"ratios": {}})
-            found = result["ratios"].get(row.ratio, {})
+            found = by_key.get((row.benchmark, policy), {}).get(row.ratio, {})
             cells |= {policy + end: found.get(name) for end, name in ENDS.items()}
             cells[f"{policy}_target"] = target or None
-            if found and origin(result) != usual:
-                mark = OTHER
         found = earlier.get(row.benchmark, {}).get(row.ratio, {})
         cells |= {f"before{end}": found.get(name) for end, name in ENDS.items()}
         if cells["demo"] is not None or cells["real"] is not None:
-            words = {"label": row.label + mark, "compared": row.compared, "limit": row.limit}
+            words = {"label": row.label, "compared": row.compared, "limit": row.limit}
             rows.append({"benchmark": row.benchmark, "ratio": row.ratio, **words, **cells})
     return pd.DataFrame(rows)
 
@@ -210,16 +194,14 @@ def busy(results: list[dict[str, Any]]) -> pd.DataFrame:
 
 def setting(results: list[dict[str, Any]], before: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
     """What stands above the table: commit, machine, libraries, and what is not in it."""
-    usual = Counter(map(origin, results)).most_common(1)[0][0]
-    of_usual = [result for result in results if origin(result) == usual]
-    machine, source = of_usual[0]["machine"], of_usual[0]["machine"]["source"]
+    machine, source = results[0]["machine"], results[0]["machine"]["source"]
     changed = " with changes" if source["is_dirty"] else ""
     versions = dict(machine)
-    for result in of_usual:
+    for result in results:
         versions |= result["figures"].get("versions", {})
     alternated = {row.benchmark for row in ROWS}
-    runs = sorted({result["runs"] for result in of_usual if result["name"] in alternated})
-    real = sorted({result["figures"]["model"] for result in of_usual} - {"demo"})
+    runs = sorted({result["runs"] for result in results if result["name"] in alternated})
+    real = sorted({result["figures"]["model"] for result in results} - {"demo"})
     measured = {r["name"] for r in results if r["figures"]["model"] != "demo"}
     wanted = dict.fromkeys(row.benchmark for row in ROWS if row.real is not None)
     lacking = [name for name in wanted if name not in measured]

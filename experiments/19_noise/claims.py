@@ -54,7 +54,7 @@ def states_of(
 ) -> list[dict]:
     """A row a boundary. The last `num_answer` of the forced tokens are the answer.
 
-    Log-ratios are at the temperature `T` of the rollouts, at which they learned.
+    Log-ratios are at `T`, the temperature of rollouts and training.
     """
     prompt, response = list(rollout["prompt_ids"]), list(rollout["response_ids"])
     ours_T, *theirs = (

@@ -1,8 +1,8 @@
 """gsm8k_critics.py RUN TRAINED VALUED MODEL RATE HEAD EPOCHS OUT.csv: a critic of RUN's policy.
 
 It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2"). After each
-epoch OUT.csv gets a row: how well its values of the states of VALUED foretell the rewards there,
-with the mean of TRAINED beside it. Of no epoch MODEL is asked, yes or no. Where VALUED's states
+epoch OUT.csv gets a row: how well its values of VALUED's states foretell the rewards there, and how
+well the mean of TRAINED does. Of no epoch MODEL is asked, yes or no. Where VALUED's states
 have a truth, the values are added to it as "MODEL_RATE_HEAD_EPOCHS", or "asked_MODEL", which
 `value-accuracy` reads. HEAD is the rate of a head that starts at 0, or "normal"; of log-ratios it
 is what they fit, "end" or "prefixes". A further argument is a folder for the trained model.
@@ -58,13 +58,12 @@ form |= {"batch_size": batch_size, "micro_batch_size": batch_size}
 is_ratio = head in ("end", "prefixes")
 if is_ratio:
     form |= {"fit": head, "head_learning_rate": None, "micro_batch_size": batch_size // 2}
-    critic_config = LogRatio.Config(**vars(config.critic) | form)
 elif head == "normal":
     form |= {"head_init": "normal", "head_learning_rate": None}
 else:
     form |= {"head_init": "zero", "head_learning_rate": float(head)}
-if not is_ratio:
-    critic_config = replace(config.critic, **form)
+kind, table = (LogRatio, LogRatio.Config) if is_ratio else (SeparateValueModel, type(config.critic))
+critic_config = table(**vars(config.critic) | form)
 config = replace(config, num_iterations=max(num_epochs, 1), critic=critic_config)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
 prompts = encode_problems(config, loaded, load_task(config.task).train_P, config.task.too_long)
@@ -80,7 +79,7 @@ for one in old:
 rewards = np.array([one.reward for one in new for _ in one.spans_S])
 means = np.full(len(rewards), np.mean([one.reward for one in old]))
 if num_epochs:
-    critic = (LogRatio if is_ratio else SeparateValueModel)("new", config, critic_config, loaded)
+    critic = kind("new", config, critic_config, loaded)
     critic.start(None)  # it asks nothing of a policy
     critic.prepare_update(old)
 else:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import benchmarks.__main__ as bench
-from benchmarks.table import OTHER, ROWS, busy, costs, seconds, setting, table
+from benchmarks.table import ROWS, busy, costs, seconds, setting, table
 
 PHASES = [
     {
@@ -44,18 +44,23 @@ def result(name, model="demo", commit="c" * 40, median=2.0):
     }
 
 
-def test_the_committed_table_is_that_of_the_committed_results():
+def test_the_committed_table_is_that_of_the_committed_results_of_one_commit_and_machine():
     results, before = bench.read(RESULTS.glob("*.json"))
+    for of_one in (results, before):
+        machines = [found["machine"] for found in of_one]
+        assert (
+            len({(m["source"]["commit"], m["source"]["is_dirty"], m["cpu"]) for m in machines}) == 1
+        )
     made = {f.__name__: f(results, before) for f in (table, setting)}
     made |= {f.__name__: f(results) for f in (seconds, costs, busy)}
     for name, rows in made.items():
         assert (RESULTS / f"{name}.csv").read_text() == rows.to_csv(index=False)
 
 
-def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_is_marked():
+def test_a_row_has_median_and_range_of_both_policies_and_of_the_commit_before():
     usual = [result("train_step"), result("train_step", "small", median=3.0), result("iteration")]
-    rows = table([*usual, result("ground_truth", commit="d" * 40)]).set_index("benchmark")
-    assert len(rows) == 4
+    rows = table(usual).set_index("benchmark")
+    assert len(rows) == 3
     packed = rows[rows["ratio"] == "packed / padded, tokens/s"].loc["train_step"]
     assert packed[["demo", "demo_low", "demo_high"]].tolist() == [2, 1, 4]
     assert packed[["real", "real_low", "real_high"]].tolist() == [3, 1.5, 6]
@@ -64,8 +69,6 @@ def test_a_row_has_median_and_range_of_both_policies_and_one_of_another_commit_i
     earlier = [result("iteration", commit="e" * 40, median=4.0)]
     assert table(usual, earlier).set_index("benchmark").loc["iteration", "before"] == 4
     assert "`eeeeeeeeeeee`" in setting(usual, earlier).set_index("what").value["before"]
-    marked = rows.index[rows["label"].str.endswith(OTHER)]
-    assert list(marked) == ["ground_truth"]
     assert set(setting(usual)["value"]) >= {"`cccccccccccc`", "torch 9.9", "small"}
 
 

@@ -1,9 +1,9 @@
-"""claims.py RUN BASE CRITIC ADAPTED OUT.csv: what values without continuations know of a line.
+"""claims.py RUN BASE LEARNED OUT.csv: what values without continuations know of a line.
 
 They are of the states that gradient-variance sampled. The truth is the mean of the last 6 of 9
-continuations; the first 3 are predictors. Correlations are corrected for the truth's own noise,
-p(1 − p)/(K − 1). BASE is the model before fine-tuning; CRITIC, and end and prefixes in the folder
-ADAPTED, learned from the rewards of claims.jsonnet. Predictors:
+continuations; the first 3 are predictors. All metrics are corrected for the truth's own noise,
+p(1 − p)/(K − 1). BASE is the model before fine-tuning. The folder LEARNED has models that learned
+from the rewards of claims.jsonnet. Predictors:
 
     answer     log-probability of the true answer behind the prefix and a forced "#### "
                (TRACE, answer-belief progress)
@@ -11,8 +11,10 @@ ADAPTED, learned from the rewards of claims.jsonnet. Predictors:
     log_ratio  Σ log π(a_t)/π_base(a_t) of the prefix (Progress Advantage)
     end        sigmoid of V(s_0) + Σ log π_adapted(a_t)/π(a_t), the reward learned at the end, or
     prefixes   at every prefix (vineppo/recipes/log_ratio.py)
-    critic     the tuned critic
+    critic     a head on the policy's lower half, with cross-entropy, or
+    hl_gauss   for histograms (vineppo/recipes/hl_gauss.py)
     mc_1, mc_3 continuations
+    constant   the mean of all truths, which has a squared error alone
 """
 
 import sys
@@ -28,13 +30,15 @@ from transformers import (
 )
 
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_weights
+from vineppo.recipes.hl_gauss import HlGauss, edges
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 
 NUM_DRAWS = 3
 METRICS = "within problems", "differences of lines"
-ADAPTED = ("end", "prefixes")
-PREDICTORS = ("mc_3", "mc_1", "answer", "centred", "log_ratio", *ADAPTED, "critic")
+ADAPTED, HEADS = ("end", "prefixes"), ("critic", "hl_gauss")
+VALUES = ("mc_3", "mc_1", *ADAPTED, *HEADS)
+PREDICTORS = (*VALUES, "answer", "centred", "log_ratio")
 
 
 def token_logprobs(model, ids: list[int], num: int, temperature: float = 1.0) -> np.ndarray:
@@ -49,8 +53,23 @@ def sigmoid(logit: float) -> float:
     return 1 / (1 + np.exp(-logit))
 
 
+def value_of(head, ids: list[int]) -> float:
+    with torch.no_grad():
+        scores = head(torch.tensor([ids])).logits[0].float()
+    if len(scores) == 1:
+        return sigmoid(scores.item() + head.config.value_offset)
+    centres = edges(len(scores), HlGauss.Config.sigma).unfold(0, 2, 1).mean(-1)
+    return (scores.softmax(-1) @ centres).item()
+
+
 def states_of(
-    rollout: dict, policy, others: dict, critic, forced_ids: list[int], num_answer: int, T: float
+    rollout: dict,
+    policy,
+    others: dict,
+    heads: dict,
+    forced_ids: list[int],
+    num_answer: int,
+    T: float,
 ) -> list[dict]:
     """A row a boundary. The last `num_answer` of the forced tokens are the answer.
 
@@ -70,8 +89,6 @@ def states_of(
         draws_K = rollout["returns_SK"][step]
         prefix = prompt + response[:start]
         forced = token_logprobs(policy, prefix + forced_ids, num_answer)
-        with torch.no_grad():
-            output = critic(torch.tensor([prefix])).logits.item() + critic.config.value_offset
         rows.append(
             {
                 "problem": rollout["problem_id"],
@@ -83,8 +100,8 @@ def states_of(
                 "mc_3": np.mean(draws_K[:NUM_DRAWS]),
                 "answer": forced.sum(),
                 "log_ratio": -changes["log_ratio"][start],
-                "critic": sigmoid(output),
             }
+            | {name: value_of(head, prefix) for name, head in heads.items()}
             | {
                 name: sigmoid(others[name].config.value_offset + changes[name][start])
                 for name in ADAPTED
@@ -93,12 +110,15 @@ def states_of(
     return rows
 
 
-def correlations(rows: pd.DataFrame, weights_N: np.ndarray) -> dict[str, float]:
-    """Pearson's, of values about their problem's mean and of differences of lines."""
-    found = {}
-    for metric, frame in zip(
-        METRICS, (rows[~rows.is_difference], rows[rows.is_difference]), strict=True
-    ):
+def metrics(rows: pd.DataFrame, weights_N: np.ndarray) -> dict[str, float]:
+    """Squared errors, and Pearson's of values about their problem's mean and of differences."""
+    found, states = {}, rows[~rows.is_difference]
+    w = weights_N[states.index]
+    states = states.assign(constant=np.average(states.truth, weights=w))
+    for name in ("constant", *VALUES):
+        errors = (states[name] - states.truth) ** 2 - states.noise
+        found[f"{name}/squared error"] = np.average(errors, weights=w)
+    for metric, frame in zip(METRICS, (states, rows[rows.is_difference]), strict=True):
         w = weights_N[frame.index]
         truth, noise = frame.truth.to_numpy(), frame.noise.to_numpy()
         for name in PREDICTORS:
@@ -111,21 +131,27 @@ def correlations(rows: pd.DataFrame, weights_N: np.ndarray) -> dict[str, float]:
             spread = (w * y * y).sum() - (w * noise).sum()
             scale = np.sqrt((w * x * x).sum() * max(spread, 1e-12))
             found[f"{name}/{metric}"] = (w * x * y).sum() / scale
+    for name in ADAPTED:
+        less = found[f"{name}/{METRICS[1]}"] - found[f"critic/{METRICS[1]}"]
+        found[f"{name}/{METRICS[1]}, less the critic's"] = less
     return found
 
 
 def main() -> None:
     torch.set_float32_matmul_precision("medium")
-    run, base, critic_path, adapted, out = map(Path, sys.argv[1:])
+    run, base, learned, out = map(Path, sys.argv[1:])
     config = read_config(run)
     policy_path, temperature = config.model.path, config.sampling.temperature
     policy, *others = (
         AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16).eval()
-        for path in (policy_path, base, *(adapted / name for name in ADAPTED))
+        for path in (policy_path, base, *(learned / name for name in ADAPTED))
     )
     named = dict(zip(("log_ratio", *ADAPTED), others, strict=True))
-    critic = AutoModelForSequenceClassification.from_pretrained(critic_path, dtype=torch.bfloat16)
-    critic = critic.eval()
+    classifier = AutoModelForSequenceClassification
+    heads = {
+        name: classifier.from_pretrained(learned / name, dtype=torch.bfloat16).eval()
+        for name in HEADS
+    }
     tokenizer = AutoTokenizer.from_pretrained(policy_path)
     answers = {problem.id: problem.answer for problem in load_task(config.task).train_P}
     (table,) = (run / "out/sampled").rglob("*.parquet")
@@ -136,7 +162,7 @@ def main() -> None:
             for text in ("#### ", answers[rollout["problem_id"]])
         )
         forced_ids, num_answer = mark_ids + answer_ids, len(answer_ids)
-        rows += states_of(rollout, policy, named, critic, forced_ids, num_answer, temperature)
+        rows += states_of(rollout, policy, named, heads, forced_ids, num_answer, temperature)
     states = pd.DataFrame(rows)
     states["centred"] = states.answer - states.groupby(["problem", "step"]).answer.transform("mean")
     states["noise"] = states.truth * (1 - states.truth) / (states.num_draws - 1)
@@ -150,7 +176,7 @@ def main() -> None:
     states = states[(states.step > 0) | ~states.duplicated(["problem", "step", "truth", "mc_3"])]
     rows = pd.concat([states, changes.dropna(subset=["truth"])]).reset_index(drop=True)
     estimates = bootstrap_weights(
-        lambda weights_N: correlations(rows, np.asarray(weights_N, float)),
+        lambda weights_N: metrics(rows, np.asarray(weights_N, float)),
         rows.problem.tolist(),
         np.random.default_rng(BOOTSTRAP_SEED),
         num_resamples=500,

@@ -15,23 +15,30 @@ engine='engine={"kind":"vllm","dtype":"bfloat16","max_model_len":384,"max_num_se
     sed 1,48d $models/gsm8k_in_doubt.jsonl | head -n 144 > $models/gsm8k_claims.jsonl
 }
 first_layers $sft/final/policy 12 $models/sft_gsm8k_half
-# Ours stopped after two of four iterations; a rerun makes all, and uses the same two: the critic both, log-ratios the first.
-[ -d runs/19_claims/checkpoints/iter_000002 ] || vineppo train $here/claims.jsonnet --run-dir runs/19_claims
+[ -d runs/19_claims/final ] || vineppo train $here/claims.jsonnet --run-dir runs/19_claims
 run=runs/19_noise
 [ -d $run/final ] || vineppo train $here/noise.jsonnet --run-dir $run
 # gradient_variance.csv and claims_first.csv are of a first policy, by this script at commit dd3a6939.
 python -m analysis gradient-variance $run --checkpoints 0 --problems 48 --continuations 9 --out $run/out \
     --estimators rloo,gae_tuned
 cp $run/out/gradient_variance.csv $here/critic.csv
-adapt() {
-    python experiments/19_real_model/gsm8k_critics.py runs/19_claims 1 2 $sft/final/policy $1 $2 1 runs/19_claims/ratios.csv \
-        runs/19_claims/adapted_$1/$2
+# Two rates of every kind learn from one iteration, and foretell another's rewards; the better one learns from four.
+learn() {
+    model=$models/sft_gsm8k_half; case $4 in end | prefixes) model=$sft/final/policy ;; esac
+    python experiments/19_real_model/gsm8k_critics.py runs/19_claims $1 $2 $model $3 $4 1 runs/19_claims/learned.csv $5
 }
-for fit in end prefixes; do  # 1e-6 foretells the rewards of another iteration better
-    for rate in 1e-5 1e-6; do adapt $rate $fit; done
+for rate in 1e-5 1e-6; do
+    for fit in end prefixes; do learn 1 2 $rate $fit; done
 done
-cp runs/19_claims/ratios.csv $here
-[ -f runs/19_claims/claims.csv ] || python $here/claims.py $run $models/qwen runs/19_claims/checkpoints/iter_000002/critic \
-    runs/19_claims/adapted_1e-6 runs/19_claims/claims.csv
+for rate in 1e-5 3e-5; do
+    for head in ${rate%-5}-4 hl_gauss; do learn 1 2 $rate $head; done
+done
+learned=runs/19_claims/learned
+learn 1,2,3,4 5 1e-5 1e-4 $learned/critic
+learn 1,2,3,4 5 1e-5 hl_gauss $learned/hl_gauss
+learn 1,2,3,4 5 1e-6 end $learned/end
+learn 1,2,3,4 5 1e-6 prefixes $learned/prefixes
+cp runs/19_claims/learned.csv $here
+[ -f runs/19_claims/claims.csv ] || python $here/claims.py $run $models/qwen $learned runs/19_claims/claims.csv
 cp runs/19_claims/claims.csv $here
 python experiments/13_gradient_noise/frontier.py

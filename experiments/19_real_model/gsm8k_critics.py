@@ -4,8 +4,9 @@ It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2
 epoch OUT.csv gets a row: how well its values of VALUED's states foretell the rewards there, and how
 well the mean of TRAINED does. Of no epoch MODEL is asked, yes or no. Where VALUED's states
 have a truth, the values are added to it as "MODEL_RATE_HEAD_EPOCHS", or "asked_MODEL", which
-`value-accuracy` reads. HEAD is the rate of a head that starts at 0, or "normal"; of log-ratios it
-is what they fit, "end" or "prefixes". A further argument is a folder for the trained model.
+`value-accuracy` reads. HEAD is the rate of a head that starts at 0, "normal", or "hl_gauss", whose
+rate is ten times RATE; of log-ratios it is what they fit, "end" or "prefixes". A further argument
+is a folder for the trained model.
 """
 
 import sys
@@ -21,6 +22,7 @@ from analysis.truth import FOLDER, read_truth, write_truth
 from vineppo.distributed import init_distributed
 from vineppo.encoding import encode_problems
 from vineppo.models import load_model
+from vineppo.recipes.hl_gauss import HlGauss
 from vineppo.recipes.log_ratio import LogRatio
 from vineppo.recipes.yes_no import YesNo, ZeroShot
 from vineppo.run_dir.config import read_config
@@ -55,15 +57,16 @@ config = read_config(run)
 batch_size = 2 * config.rollouts.num_samples  # two problems
 form = {"path": model, "learning_rate": rate, "num_epochs": 1}
 form |= {"batch_size": batch_size, "micro_batch_size": batch_size}
-is_ratio = head in ("end", "prefixes")
-if is_ratio:
-    form |= {"fit": head, "head_learning_rate": None, "micro_batch_size": batch_size // 2}
+kind = SeparateValueModel
+if head in ("end", "prefixes"):
+    kind, form["fit"], form["head_learning_rate"] = LogRatio, head, None
+    form["micro_batch_size"] //= 2
 elif head == "normal":
     form |= {"head_init": "normal", "head_learning_rate": None}
 else:
-    form |= {"head_init": "zero", "head_learning_rate": float(head)}
-kind, table = (LogRatio, LogRatio.Config) if is_ratio else (SeparateValueModel, type(config.critic))
-critic_config = table(**vars(config.critic) | form)
+    kind, head_rate = (HlGauss, 10 * rate) if head == "hl_gauss" else (kind, float(head))
+    form |= {"head_init": "zero", "head_learning_rate": head_rate}
+critic_config = kind.Config(**vars(config.critic) | form)
 config = replace(config, num_iterations=max(num_epochs, 1), critic=critic_config)
 loaded = load_model(config.model.path, config.model.dtype, config.model.attention)
 prompts = encode_problems(config, loaded, load_task(config.task).train_P, config.task.too_long)

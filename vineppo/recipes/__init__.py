@@ -56,6 +56,7 @@ KINDS = {
         "ensemble": "vineppo.recipes.ensemble:Ensemble",
         "fused": "vineppo.recipes.fused:Fused",
         "generative": "vineppo.recipes.generated:Generative",
+        "hl_gauss": "vineppo.recipes.hl_gauss:HlGauss",
         "log_ratio": "vineppo.recipes.log_ratio:LogRatio",
         "oracle": "vineppo.recipes.oracle:Oracle",
         "pooled": "vineppo.recipes.pooled:Pooled",

@@ -70,8 +70,10 @@ class ValueHead(nn.Linear):
 
     offset: torch.Tensor  # NaN until it is measured, when it counts as 0
 
-    def __init__(self, hidden_size: int, dtype: torch.dtype, head_init: str, seed: int) -> None:
-        super().__init__(hidden_size, 1, bias=False, dtype=dtype)
+    def __init__(
+        self, hidden_size: int, dtype: torch.dtype, head_init: str, seed: int, num_labels: int = 1
+    ) -> None:
+        super().__init__(hidden_size, num_labels, bias=False, dtype=dtype)
         self.register_buffer("offset", torch.tensor(math.nan if head_init == "mean" else 0.0))
         start = torch.zeros(self.weight.shape)
         if head_init == "normal":
@@ -147,12 +149,17 @@ def load_value_model(
 
 
 def load_classifier(
-    path: str, form: ModelConfig, head_init: str | None, run_seed: int, key: str = "critic.path"
+    path: str,
+    form: ModelConfig,
+    head_init: str | None,
+    run_seed: int,
+    key: str = "critic.path",
+    num_labels: int = 1,
 ) -> Any:
-    """The model at `path` as a classifier with one label, with its own head or else a new one.
+    """The model at `path` as a classifier of `num_labels`, with its own head or else a new one.
 
     Precision and attention come from `form`, and `key` is the path's. Raises `UserError` for
-    several labels and, if `head_init` is None, for a model without a head.
+    another number of labels and, if `head_init` is None, for a model without a head.
     """
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -160,17 +167,19 @@ def load_classifier(
     with readable(f"{key} {path}"):
         config = AutoConfig.from_pretrained(resolved)
         has_head = (config.architectures or [""])[0].endswith("ForSequenceClassification")
-        if has_head and config.num_labels != 1:
-            raise UserError(f"{key} {path}: its head must have one label, got {config.num_labels}")
+        if has_head and config.num_labels != num_labels:
+            expected = "one label" if num_labels == 1 else f"{num_labels} labels"
+            raise UserError(f"{key} {path}: its head must have {expected}, got {config.num_labels}")
         if not has_head and head_init is None:
             raise UserError(f"{key} {path} must be a classifier with a head, got none")
         model, report = AutoModelForSequenceClassification.from_pretrained(
-            resolved, num_labels=1, **loading(form.dtype, form.attention)
+            resolved, num_labels=num_labels, **loading(form.dtype, form.attention)
         )
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"{key} {path} lacks the weights {', '.join(missing) or HEAD}")
-    head = ValueHead(model.score.in_features, model.dtype, head_init or "zero", run_seed)
+    shape = model.score.in_features, model.dtype, head_init or "zero", run_seed, num_labels
+    head = ValueHead(*shape)
     if has_head:
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))

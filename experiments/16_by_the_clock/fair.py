@@ -31,7 +31,6 @@ SHOWN = {
     "vineppo": "VinePPO, K = 3",
     "grpo": "GRPO",
     "ppo": "PPO",
-    "rloo_shrunk": "RLOO, shrunk mean",
     "rloo": "RLOO",
 }
 WIDE = "_wide"

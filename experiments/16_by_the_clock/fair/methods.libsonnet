@@ -21,6 +21,8 @@ local verifier = 'experiments/16_by_the_clock/verifier.py';
   }),
   grpo: plain('grpo'),
   ppo: plain('ppo', { 'critic.learning_rate': 1e-4, 'critic.schedule': 'linear' }),
+  ppo_mean: plain('ppo', $.ppo.set { 'critic.head_init': 'mean' }),
+  reinforce: plain('reinforce'),
   rloo_shrunk: plain('rloo', { credit: shrunk.credit, values: shrunk.values }),
   vineppo: plain('vineppo', { 'credit.num_continuations': 3 }),
   rloo_8: plain('rloo', { 'rollouts.num_samples': 8, 'optimization.batch_size': 32 }),

@@ -22,19 +22,14 @@ SHOWN = {
     "verifier": "verdict on every result",
     "exact": "closed-form values",
     "joined_privileged": "joined, sees the answer",
-    "partial": "RLOO, partial credit",
-    "martingale": "martingale, sees the answer",
     "rloo_16": "RLOO, 16 rollouts",
-    "rloo_8": "RLOO, 8 rollouts",
-    "joined_taught": "joined, taught posterior",
-    "joined_shrunk": "joined, shrunk root",
     "vineppo": "VinePPO, K = 3",
-    "grpo": "GRPO",
     "ppo": "PPO",
+    "reinforce": "no baseline",
     "rloo": "RLOO",
 }
 WIDE = "_wide"
-BESIDE = ("rloo", "verifier", "rloo_8", "rloo_16", "ppo")
+BESIDE = ("rloo", "verifier", "rloo_8", "rloo_16", "ppo", "reinforce")
 
 
 def main() -> None:
@@ -71,10 +66,8 @@ def main() -> None:
     pd.DataFrame(found).to_csv(HERE / "table.csv", index=False, float_format="%.6g")
     with figures.panels(1, 1) as (figure, (axis,)):
         for index, (name, label) in enumerate(SHOWN.items()):
-            color, marker = figures.COLORS[index % len(figures.COLORS)], figures.marker(index)
-            mean = curves[name].mean()
-            line = "-" if index < len(figures.COLORS) else ":"
-            axis.plot(mean.index, mean, line, label=label, color=color, marker=marker)
+            mean, marker = curves[name].mean(), figures.marker(index)
+            axis.plot(mean.index, mean, label=label, color=figures.COLORS[index], marker=marker)
         axis.set_xlabel("iteration")
         axis.set_ylabel("pass@1, mean over seeds")
         figures.shared_legend(figure, axis)

@@ -63,6 +63,22 @@ for path in sorted(Path(sys.argv[1]).glob("*_seed1/metrics.jsonl")):
     for iteration, seconds in zip(rows["iteration"], rows["time/total_s"]):
         print(f"{method},{iteration},{seconds:.3f}")
 END
+# What PPO's critics know: means over seeds and iterations.
+python - $runs/fair > $here/fair/critic.csv <<'END'
+import sys
+from pathlib import Path
+import pandas as pd
+
+found = {}
+for path in sorted(Path(sys.argv[1]).glob("credit_sheet_ppo_*/metrics.jsonl")):
+    method = path.parent.name.removeprefix("credit_sheet_").rpartition("_")[0]
+    rows = pd.read_json(path, lines=True).rename(columns=lambda name: name.removeprefix("critic/"))
+    row = rows[["explained_variance", "within_problem_correlation", "value_std", "return_std"]].mean()
+    row["first_values"], row["first_rewards"] = rows[:10][["value_mean", "reward/mean"]].mean()
+    found.setdefault(method, []).append(row)
+table = pd.DataFrame({method: pd.DataFrame(rows).mean() for method, rows in found.items()}).T
+table.to_csv(sys.stdout, index_label="method", float_format="%.6g")
+END
 python $here/fair.py
 # Both seed sets together.
 python - $here/curves $here/clock > $here/versus/both.csv <<'END'

@@ -5,7 +5,7 @@
 //   is noisy itself.
 // - Log-ratios that learn from the rewards correlate less than 0.3 with differences of lines, and more than the critic, which
 //   correlates less than 0.15. Whether the end or every prefix learns makes no difference that we can show.
-// Written after two iterations, before four of them taught every kind, at the better of two rates each:
+// Written after two iterations, before every kind learned from four of them, at the better of two rates each:
 // - Log-ratios correlate 0.15 to 0.35 with differences of lines, less than one continuation, and more than the critic.
 // - The critic correlates less than 0.15, and histograms are within 0.1 of it.
 // - No learned value's squared error is a tenth below that of a constant.

@@ -14,7 +14,7 @@ from the rewards of claims.jsonnet. Predictors:
     critic     a head on the policy's lower half, with cross-entropy, or
     hl_gauss   for histograms (vineppo/recipes/hl_gauss.py)
     mc_1, mc_3 continuations
-    constant   the mean of all truths, which has a squared error alone
+    constant   the mean of these truths: no constant has a lower squared error
 """
 
 import sys
@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from analysis.stats.bootstrap import BOOTSTRAP_SEED, LEVEL, bootstrap_weights
-from vineppo.recipes.hl_gauss import HlGauss, edges
+from vineppo.recipes.hl_gauss import mean
 from vineppo.run_dir.config import read_config
 from vineppo.tasks import load_task
 
@@ -58,8 +58,7 @@ def value_of(head, ids: list[int]) -> float:
         scores = head(torch.tensor([ids])).logits[0].float()
     if len(scores) == 1:
         return sigmoid(scores.item() + head.config.value_offset)
-    centres = edges(len(scores), HlGauss.Config.sigma).unfold(0, 2, 1).mean(-1)
-    return (scores.softmax(-1) @ centres).item()
+    return mean(scores, torch.tensor(head.config.value_edges)).item()
 
 
 def states_of(
@@ -124,14 +123,16 @@ def metrics(rows: pd.DataFrame, weights_N: np.ndarray) -> dict[str, float]:
         for name in PREDICTORS:
             x = frame[name].to_numpy()
             if metric == METRICS[0]:
-                means = frame.groupby("problem")[[name, "truth"]].transform("mean")
+                of_problem = frame.groupby("problem")[[name, "truth"]]
+                means, sizes = of_problem.transform("mean"), of_problem.transform("size")
                 x, y = x - means[name].to_numpy(), truth - means.truth.to_numpy()
+                noise = frame.noise.to_numpy() * (1 - 1 / sizes.to_numpy())
             else:
                 x, y = x - np.average(x, weights=w), truth - np.average(truth, weights=w)
             spread = (w * y * y).sum() - (w * noise).sum()
             scale = np.sqrt((w * x * x).sum() * max(spread, 1e-12))
             found[f"{name}/{metric}"] = (w * x * y).sum() / scale
-    for name in ADAPTED:
+    for name in (*ADAPTED, "hl_gauss"):
         less = found[f"{name}/{METRICS[1]}"] - found[f"critic/{METRICS[1]}"]
         found[f"{name}/{METRICS[1]}, less the critic's"] = less
     return found

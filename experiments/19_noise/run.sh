@@ -34,7 +34,7 @@ for rate in 1e-5 3e-5; do
     for head in ${rate%-5}-4 hl_gauss; do learn 1 2 $rate $head; done
 done
 learned=runs/19_claims/learned
-learn 1,2,3,4 5 1e-5 1e-4 $learned/critic
+learn 1,2,3,4 5 3e-5 3e-4 $learned/critic
 learn 1,2,3,4 5 1e-5 hl_gauss $learned/hl_gauss
 learn 1,2,3,4 5 1e-6 end $learned/end
 learn 1,2,3,4 5 1e-6 prefixes $learned/prefixes

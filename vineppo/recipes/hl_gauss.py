@@ -3,7 +3,8 @@
     V(s) = Σ_i p_i z_i,   loss = −Σ_i q_i(R) log p_i,   q_i(R) = Φ((e_{i+1} − R)/σ) − Φ((e_i − R)/σ)
 
 p is the softmax of the head's outputs; z are the bins' centres and e their edges, in units of the
-loss's bounds. The bins reach 4σ beyond the bounds, so q(R) has the mean R.
+loss's bounds. The bins reach 4σ beyond the bounds, so q(R) has almost exactly the mean R. A saved
+model's config.json has the edges as `value_edges`.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ def edges(num_bins: int, sigma: float) -> torch.Tensor:
     return torch.linspace(-pad, 1 + pad, num_bins + 1)
 
 
+def mean(scores: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    """Σ p z within the bounds, in units of them."""
+    means = scores.softmax(-1) @ edges.unfold(0, 2, 1).mean(-1).to(scores)
+    return means.clamp(1e-4, 1 - 1e-4)
+
+
 def histogram(returns: torch.Tensor, edges: torch.Tensor, sigma: float) -> torch.Tensor:
     """q(R), [..., bins], of returns in units of the bounds."""
     scaled = (edges - returns[..., None]) / (sigma * (edges[1] - edges[0]))
@@ -40,11 +47,11 @@ class Histograms(ValueOutputs):
         of = path or critic.path or config.model.path, config.model, critic.head_init, config.seed
         super().__init__(load_classifier(*of, num_labels=critic.num_bins))
         self.edges = edges(critic.num_bins, critic.sigma)
+        self.model.config.value_edges = self.edges.tolist()
 
     def forward(self, batch: TrainBatch, bins: bool = False) -> Any:
         scores_N = self.model.score(hidden_before_tokens(self.model.base_model, batch)).float()
-        means_N = scores_N.softmax(-1) @ self.edges.unfold(0, 2, 1).mean(-1).to(scores_N)
-        outputs = spread(torch.logit(means_N, eps=1e-4), batch)
+        outputs = spread(torch.logit(mean(scores_N, self.edges)), batch)
         return (outputs, spread(scores_N, batch)) if bins else outputs
 
 
@@ -61,6 +68,7 @@ class HlGauss(SeparateValueModel):
             super().check(key, config)
             least = 8 * self.sigma
             require(self.loss.bounds is not None, f"{key}.loss.kind must be 'cross_entropy'")
+            require(self.head_init != "mean", f"{key}.head_init must be 'normal' or 'zero'")
             require(
                 self.num_bins > least,
                 f"{key}.num_bins must be above 8 sigma = {least:g}, got {self.num_bins}",
@@ -74,5 +82,5 @@ class HlGauss(SeparateValueModel):
         losses_BT = -(targets * scores.log_softmax(-1)).sum(-1)
         mask_BT, count = batch.response_mask_BT, max(sizes.response_tokens, 1)
         total = (losses_BT * mask_BT).sum() / count
-        mean = (values_of(outputs_BT, self.options.loss) * mask_BT).sum() / count
-        return total, dict(zip(VALUE_NUMBERS, (total, torch.zeros_like(total), mean), strict=True))
+        value = (values_of(outputs_BT, self.options.loss) * mask_BT).sum() / count
+        return total, dict(zip(VALUE_NUMBERS, (total, torch.zeros_like(total), value), strict=True))

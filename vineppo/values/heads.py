@@ -1,6 +1,6 @@
 """Learned values: a scalar head, what its outputs mean, its loss, and value models on disk.
 
-A value model is an HF sequence classifier with one label.
+A value model is an HF sequence classifier with one label (`recipes/hl_gauss.py`: one a bin).
 """
 
 import math
@@ -178,8 +178,8 @@ def load_classifier(
     missing = sorted(k for k in report["missing_keys"] if has_head or not k.startswith(HEAD))
     if missing or not hasattr(model, HEAD):
         raise UserError(f"{key} {path} lacks the weights {', '.join(missing) or HEAD}")
-    shape = model.score.in_features, model.dtype, head_init or "zero", run_seed, num_labels
-    head = ValueHead(*shape)
+    size, init = model.score.in_features, head_init or "zero"
+    head = ValueHead(size, model.dtype, init, run_seed, num_labels)
     if has_head:
         head.load_state_dict({"weight": model.score.weight}, strict=False)
         head.offset.fill_(getattr(config, "value_offset", 0.0))

@@ -21,7 +21,7 @@ HERE = Path(__file__).parent / "fair"
 SHOWN = {
     "verifier": "verdict on every result",
     "exact": "closed-form values",
-    "joined_privileged": "joined, sees the answer",
+    "martingale": "martingale, sees the answer",
     "rloo_16": "RLOO, 16 rollouts",
     "vineppo": "VinePPO, K = 3",
     "ppo": "PPO",

@@ -18,7 +18,7 @@ first_layers $sft/final/policy 12 $models/sft_gsm8k_half
 [ -d runs/19_claims/final ] || vineppo train $here/claims.jsonnet --run-dir runs/19_claims
 run=runs/19_noise
 [ -d $run/final ] || vineppo train $here/noise.jsonnet --run-dir $run
-# gradient_variance.csv and claims_first.csv are of a first policy, by this script at commit dd3a6939.
+# gradient_variance.csv and claims_first.csv are of a first policy, by this script at commit dd3a6939; claims_504.csv is by it at ce86af32.
 python -m analysis gradient-variance $run --checkpoints 0 --problems 48 --continuations 9 --out $run/out \
     --estimators rloo,gae_tuned
 cp $run/out/gradient_variance.csv $here/critic.csv

@@ -103,9 +103,9 @@ for epoch in range(1 if num_epochs else 0, num_epochs + 1):
         "seconds": round(seconds),
     }
     print(row, flush=True)
+    if epoch == num_epochs and len(sys.argv) > 9:  # before the row, which says that it is done
+        critic.save_hf(Path(sys.argv[9]))
     pd.DataFrame([row]).to_csv(out, mode="a", index=False, header=not out.exists())
-if len(sys.argv) > 9:
-    critic.save_hf(Path(sys.argv[9]))
 of_rollouts = {one.key: one.values_S("new") for one in new}
 for path in (run / "analysis/ground-truth" / FOLDER / run.name).glob("*.parquet"):
     states = read_truth(path)

@@ -6,15 +6,15 @@ p(1 − p)/(K − 1). BASE is the model before fine-tuning. The folder LEARNED h
 from the rewards of claims.jsonnet. Predictors:
 
     answer     log-probability of the true answer behind the prefix and a forced "#### "
-               (TRACE, answer-belief progress)
-    centred    the same, less the mean of the problem's states at the same line
-    log_ratio  Σ log π(a_t)/π_base(a_t) of the prefix (Progress Advantage)
+               (TRACE, answer-belief progress).
+    centred    the same, less the mean of the problem's states at the same line.
+    log_ratio  Σ log π(a_t)/π_base(a_t) of the prefix (Progress Advantage).
     end        sigmoid of V(s_0) + Σ log π_adapted(a_t)/π(a_t), the reward learned at the end, or
-    prefixes   at every prefix (vineppo/recipes/log_ratio.py)
+    prefixes   at every prefix (vineppo/recipes/log_ratio.py).
     critic     a head on the policy's lower half, with cross-entropy, or
-    hl_gauss   for histograms (vineppo/recipes/hl_gauss.py)
-    mc_1, mc_3 continuations
-    constant   the mean of these truths: no constant has a lower squared error
+    hl_gauss   for histograms (vineppo/recipes/hl_gauss.py).
+    mc_1, mc_3 continuations.
+    constant   the mean of these truths: no constant has a lower squared error.
 """
 
 import sys

@@ -44,3 +44,4 @@ cp runs/19_claims/learned.csv $here
 [ -f runs/19_claims/claims.csv ] || python $here/claims.py $run $models/qwen $learned runs/19_claims/claims.csv
 cp runs/19_claims/claims.csv $here
 python experiments/13_gradient_noise/frontier.py
+python $here/figure.py

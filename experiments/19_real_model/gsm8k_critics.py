@@ -4,9 +4,9 @@ It starts from MODEL and learns from the rewards of the iterations TRAINED ("1,2
 epoch OUT.csv gets a row: how well its values of VALUED's states foretell the rewards there, and how
 well the mean of TRAINED does. Of no epoch MODEL is asked, yes or no. Where VALUED's states
 have a truth, the values are added to it as "MODEL_RATE_HEAD_EPOCHS", or "asked_MODEL", which
-`value-accuracy` reads. HEAD is the rate of a head that starts at 0, "normal", or "hl_gauss", whose
-rate is ten times RATE; of log-ratios it is what they fit, "end" or "prefixes". A further argument
-is a folder for the trained model.
+`value-accuracy` reads. HEAD is the rate of a head that starts at 0, or "normal". It is "hl_gauss"
+for histograms. Their head has ten times RATE. Of log-ratios it is what they fit, "end" or
+"prefixes". A further argument is a folder for the trained model.
 """
 
 import sys

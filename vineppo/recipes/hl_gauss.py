@@ -4,7 +4,7 @@
 
 p is the softmax of the head's outputs; z are the bins' centres and e their edges, in units of the
 loss's bounds. The bins reach 4σ beyond the bounds, so q(R) has almost exactly the mean R. A saved
-model's config.json has the edges as `value_edges`.
+model's config.json has the edges as `value_edges`; they replace the sigmoid of `value_range`.
 """
 
 from dataclasses import dataclass

@@ -95,7 +95,8 @@ grep -E "^setting,|,welch," ${compared}_versus_ppo/compare.csv > $here/compare/v
 #   - log-ratios whose every prefix learns the reward: 0.2 to 0.6, above both critics; whose end alone does: lower, above 0.1;
 #   - a critic of histograms is within 0.1 of the critic with cross-entropy, as the reward is 0 or 1;
 #   - the true answer's log-probability: above 0.3, since a wrong line is copied to the answer; the trained policy's ratio: 0.1 to 0.4.
-# claims/tuned.csv, which chose rates and β, is of commit 482a9a99. A rerun on another machine gives 0.34 for prefixes with β = 5.
+# claims/tuned.csv, which chose rates and β, is of commit 482a9a99. A rerun on another machine gives 0.34 for
+# prefixes with β = 5, and would choose it.
 claims=$runs/18_claims
 mkdir -p $here/claims
 [ -d ${claims}_tuned/final ] || vineppo train $here/claims_tuned.jsonnet --run-dir ${claims}_tuned
